@@ -1,0 +1,1 @@
+"""Which sequences form the next micro-batch; pure."""

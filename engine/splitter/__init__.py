@@ -1,0 +1,1 @@
+"""Cutting one stateful OpenVINO IR at its layer boundaries into shards."""
