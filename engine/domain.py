@@ -6,7 +6,7 @@ Knows nothing of files, devices, sockets or time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, Literal, NewType
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NodeId = NewType("NodeId", str)
 SequenceId = NewType("SequenceId", int)  # u32, given out by the head, never reused in an epoch
+StageKind = Literal["paged", "stateful"]
+ComputeMode = Literal["exact", "fast"]
 
 
 class LayerRange(msgspec.Struct, frozen=True, order=True):
@@ -124,3 +126,32 @@ class SampledTokens:
     batch_id: int
     epoch: int
     rows: tuple[SampledRow, ...]
+
+
+class StageDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What was loaded, and what was seen while loading it."""
+
+    layers: LayerRange
+    is_first: bool
+    is_last: bool
+    kind: StageKind
+    mode: ComputeMode
+    device: str
+    hidden_size: int
+    vocab_size: int
+    num_fused_layers: int  # KV fusions counted in the runtime model; equals len(layers)
+    block_tokens: int  # tokens of one KV block
+    num_blocks: int  # KV blocks this stage may use
+    block_bytes: int  # bytes of one KV block over all layers of the stage
+    load_s: float  # reading and compiling
+    golden_error: float | None  # relative RMS error of the golden step; None where not run
+    notes: tuple[str, ...] = ()  # e.g. "precision f32: bf16 with one thread ends the process"
+
+
+class KVUsage(msgspec.Struct, frozen=True):
+    """How full the KV cache is; always ``used + free == total`` blocks."""
+
+    used_blocks: int
+    free_blocks: int
+    used_bytes: int
+    num_sequences: int

@@ -5,50 +5,13 @@ Knows no device, no process and no clock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
-
-import msgspec
-
-from engine.domain import LayerRange
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from engine.domain import MicroBatch, SequenceId
-
-StageKind = Literal["paged", "stateful"]
-ComputeMode = Literal["exact", "fast"]
-
-
-class StageDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What was loaded, and what was seen while loading it."""
-
-    layers: LayerRange
-    is_first: bool
-    is_last: bool
-    kind: StageKind
-    mode: ComputeMode
-    device: str
-    hidden_size: int
-    vocab_size: int
-    num_fused_layers: int  # KV fusions counted in the runtime model; equals len(layers)
-    block_tokens: int  # tokens of one KV block
-    num_blocks: int  # KV blocks this stage may use
-    block_bytes: int  # bytes of one KV block over all layers of the stage
-    load_s: float  # reading and compiling
-    golden_error: float | None  # relative RMS error of the golden step; None where not run
-    notes: tuple[str, ...] = ()  # e.g. "precision f32: bf16 with one thread ends the process"
-
-
-class KVUsage(msgspec.Struct, frozen=True):
-    """How full the KV cache is; always ``used + free == total`` blocks."""
-
-    used_blocks: int
-    free_blocks: int
-    used_bytes: int
-    num_sequences: int
-
+    from engine.domain import KVUsage, MicroBatch, SequenceId, StageDescription
 
 class Stage(Protocol):
     """One shard on one device."""

@@ -1,0 +1,309 @@
+"""Every control message, with its number.
+
+Numbers never change their meaning and are never reused. An even number must be understood by
+whoever receives it; an odd one may be ignored. ``docs/protocol.md`` says the same in prose and
+changes in the same commit.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Literal
+
+import msgspec
+
+from engine.domain import (
+    ComputeMode,
+    KVUsage,
+    LayerRange,
+    NodeId,
+    SequenceId,
+    StageDescription,
+    StageKind,
+)
+from engine.sampling.parameters import SamplingParameters
+
+PROTOCOL_VERSION = 1
+SHARD_FORMAT = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every control message is: plain data, no behaviour."""
+
+
+# ---- any connection -------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True):
+    """First message in each direction; nothing else may precede it."""
+
+    protocol_version: int
+    product_version: str
+    shard_format: int
+    node_id: NodeId
+    role: Literal["node", "asker"]
+
+
+class Goodbye(Message, frozen=True):
+    """The sender is about to close on purpose."""
+
+    reason: str
+
+
+class Ping(Message, frozen=True):
+    """Liveness; answered by ``Pong`` with the same number."""
+
+    number: int
+
+
+class Pong(Message, frozen=True):
+    """The answer to ``Ping``."""
+
+    number: int
+
+
+class ErrorReport(Message, frozen=True):
+    """An error of ours, told to the other side: class, and both sentences."""
+
+    code: str
+    what: str
+    advice: str
+    request_id: str | None = None
+
+
+# ---- placement ------------------------------------------------------------------------------
+
+
+class StagePlace(Message, frozen=True):
+    """One line of a placement: which node runs which shard, and how."""
+
+    node_id: NodeId
+    address: str  # ws://host:port
+    stage_index: int
+    layers: LayerRange
+    device: str = "CPU"
+    kind: StageKind = "paged"
+    mode: ComputeMode = "fast"
+    num_threads: int | None = None  # None: the device decides
+
+
+class Placement(Message, frozen=True):
+    """Who runs what; sent whole to every node, which finds itself in it."""
+
+    epoch: int
+    manifest_sha256: str  # names the shards in each node's own store; never a path
+    context_tokens: int  # per sequence
+    max_sequences: int
+    stages: tuple[StagePlace, ...]
+
+
+class StageReady(Message, frozen=True):
+    """The node has loaded its stage and reached its next one."""
+
+    epoch: int
+    stage_index: int
+    description: StageDescription
+
+
+class StageFailed(Message, frozen=True):
+    """The node's stage could not be loaded, or ended."""
+
+    epoch: int
+    stage_index: int
+    code: str
+    what: str
+    advice: str
+
+
+class BatchFailed(Message, frozen=True):
+    """One micro-batch failed on a stage; its sequences are released there. Goes to the head."""
+
+    epoch: int
+    batch_id: int
+    stage_index: int
+    sequence_ids: tuple[SequenceId, ...]
+    code: str
+    what: str
+    advice: str
+
+
+# ---- along the chain, before and after a sequence's frames -----------------------------------
+
+
+class OpenSequence(Message, frozen=True):
+    """A sequence begins; forwarded down the chain ahead of its first frame."""
+
+    epoch: int
+    sequence_id: SequenceId
+    num_prompt_tokens: int  # penalties tell prompt from answer by it
+    sampling: SamplingParameters
+
+
+class CloseSequence(Message, frozen=True):
+    """A sequence ended or was cancelled; forwarded down the chain, every stage frees it."""
+
+    epoch: int
+    sequence_id: SequenceId
+
+
+# ---- asker and head -------------------------------------------------------------------------
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """One turn. ``content`` is text, or a list of ``{"type": "text", "text": …}`` parts."""
+
+    role: str
+    content: str | list[dict[str, object]]
+
+
+class Generate(Message, frozen=True):
+    """Ask for an answer. Exactly one of ``messages`` and ``prompt`` is given."""
+
+    request_id: str
+    messages: tuple[ChatMessage, ...] | None = None
+    prompt: str | None = None
+    tools: tuple[dict[str, object], ...] | None = None
+    max_tokens: int | None = None  # None: until the context is full
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    sampling: SamplingParameters = SamplingParameters()
+    seed_given: bool = False  # False: the head draws a seed
+
+
+class Accepted(Message, frozen=True):
+    """The head took the request: the prompt is rendered and counted."""
+
+    request_id: str
+    prompt_tokens: int
+    seed: int
+
+
+class TextDelta(Message, frozen=True):
+    """Text that will never be taken back, with the tokens counted since the last one."""
+
+    request_id: str
+    number: int  # counts up from 0: a stream can be resumed
+    text: str
+    token_ids: tuple[int, ...]
+
+
+class Finished(Message, frozen=True):
+    """The answer is complete."""
+
+    request_id: str
+    finish_reason: Literal["stop", "length", "cancelled"]
+    prompt_tokens: int
+    completion_tokens: int
+    ttft_s: float | None
+    decode_s: float  # first token delivered to last token delivered
+    stage_compute_ms: tuple[float, ...]  # mean compute per decode pass, by stage
+
+
+class Cancel(Message, frozen=True):
+    """The asker wants no more of it."""
+
+    request_id: str
+
+
+# ---- node and its stage process (a pipe) -----------------------------------------------------
+
+
+class GoldenStep(Message, frozen=True):
+    """Where the golden vectors lie: raw little-endian float32 ``[num_tokens, width]``."""
+
+    token_ids: tuple[int, ...]
+    input_path: str | None  # hidden states before the first own layer; None on the first stage
+    output_path: str  # hidden states after the last own layer, or the last row's logits
+    max_relative_error: float
+
+
+class LoadShard(Message, frozen=True):
+    """First message to a stage process: load this, in this way."""
+
+    xml_path: str
+    layers: LayerRange
+    is_first: bool
+    is_last: bool
+    hidden_size: int
+    vocab_size: int
+    device: str
+    kind: StageKind
+    mode: ComputeMode
+    num_threads: int | None
+    max_tokens: int  # KV room over all sequences together
+    sliding_window: int | None  # the smallest window of any own layer
+    cache_dir: str | None
+    golden: GoldenStep | None
+
+
+class ShardLoaded(Message, frozen=True):
+    """The stage process is ready for batches."""
+
+    description: StageDescription
+
+
+class ReportKVUsage(Message, frozen=True):
+    """Ask the stage process how full it is; answered by ``KVUsageReport``."""
+
+
+class KVUsageReport(Message, frozen=True):
+    """The answer to ``ReportKVUsage``."""
+
+    usage: KVUsage
+
+
+class Shutdown(Message, frozen=True):
+    """End in good order."""
+
+
+class MessageType(IntEnum):
+    """The number of each message on the wire; data frames begin at 0x100."""
+
+    HELLO = 2
+    GOODBYE = 3
+    PING = 4
+    PONG = 6
+    ERROR_REPORT = 8
+    PLACEMENT = 10
+    STAGE_READY = 12
+    STAGE_FAILED = 14
+    BATCH_FAILED = 16
+    OPEN_SEQUENCE = 20
+    CLOSE_SEQUENCE = 22
+    GENERATE = 30
+    ACCEPTED = 32
+    TEXT_DELTA = 34
+    FINISHED = 36
+    CANCEL = 38
+    LOAD_SHARD = 60
+    SHARD_LOADED = 62
+    REPORT_KV_USAGE = 64
+    KV_USAGE_REPORT = 66
+    SHUTDOWN = 68
+    MICRO_BATCH = 0x100
+    SAMPLED_TOKENS = 0x102
+
+
+CONTROL_TYPES: dict[MessageType, type[Message]] = {
+    MessageType.HELLO: Hello,
+    MessageType.GOODBYE: Goodbye,
+    MessageType.PING: Ping,
+    MessageType.PONG: Pong,
+    MessageType.ERROR_REPORT: ErrorReport,
+    MessageType.PLACEMENT: Placement,
+    MessageType.STAGE_READY: StageReady,
+    MessageType.STAGE_FAILED: StageFailed,
+    MessageType.BATCH_FAILED: BatchFailed,
+    MessageType.OPEN_SEQUENCE: OpenSequence,
+    MessageType.CLOSE_SEQUENCE: CloseSequence,
+    MessageType.GENERATE: Generate,
+    MessageType.ACCEPTED: Accepted,
+    MessageType.TEXT_DELTA: TextDelta,
+    MessageType.FINISHED: Finished,
+    MessageType.CANCEL: Cancel,
+    MessageType.LOAD_SHARD: LoadShard,
+    MessageType.SHARD_LOADED: ShardLoaded,
+    MessageType.REPORT_KV_USAGE: ReportKVUsage,
+    MessageType.KV_USAGE_REPORT: KVUsageReport,
+    MessageType.SHUTDOWN: Shutdown,
+}
