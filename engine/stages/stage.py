@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from engine.domain import KVUsage, MicroBatch, SequenceId, StageDescription
 
+
 class Stage(Protocol):
     """One shard on one device."""
 
