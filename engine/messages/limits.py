@@ -1,0 +1,34 @@
+"""How large anything on the wire may be, and why.
+
+A limit stands here once; the codec enforces it on what is received and on what is sent, and the
+transport hands ``MAX_FRAME_BYTES`` to the websocket, so that nothing larger is ever buffered.
+"""
+
+from __future__ import annotations
+
+# A control message holds at most one prompt. 128k tokens of text are about 600 KB of UTF-8
+# (4.6 bytes a token for English), as token ids 5 bytes each: both fit, with room for the rest.
+MAX_CONTROL_BYTES = 1 << 20
+
+# A hello has five short fields; who has not said it yet is a stranger and gets no more room.
+MAX_HELLO_BYTES = 8 << 10
+
+# One prefill chunk: 2048 rows of hidden size 8192 in f32 are 64 MiB less the header.
+MAX_FRAME_BYTES = 64 << 20
+
+# Sequences in one pass. Schedulers of the field stop at 256 running; this leaves a factor of 4.
+MAX_STEPS = 1024
+
+# Rows of one pass: the prefill chunks of the field are 512 to 8192 tokens.
+MAX_TOKENS_PER_FRAME = 8192
+
+# The widest published model has 18,432 (PaLM 540B); this leaves a factor of 3.
+MAX_HIDDEN_SIZE = 65_536
+
+# Positions and token ids are int32 in every graph.
+MAX_POSITION = 2**31 - 1
+MAX_TOKEN_ID = 2**31 - 1
+MAX_U32 = 2**32 - 1
+
+# Dictionaries and lists inside a control message (a tool's JSON schema); ordinary ones reach 10.
+MAX_NESTING = 32
