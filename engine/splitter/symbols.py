@@ -133,10 +133,30 @@ def _make_static(model: ov.Model, graph: Graph, sizes: _Sizes) -> None:
         for target in node.output(0).get_target_inputs():
             target.replace_source_output(stand_in.output(0))
         stand_ins.append(stand_in)
+    for i in graph.of_type("Broadcast"):
+        _keep_where_zero(graph.nodes[i])
     for i in graph.of_type("Assign"):
         model.remove_sink(graph.nodes[i])
     model.add_parameters(stand_ins)
     model.validate_nodes_and_infer_types()
+
+
+def _keep_where_zero(broadcast: ov.Node) -> None:
+    """Write 1 for 0 in a two-way broadcast's target.
+
+    The GGUF reader writes 0 for "as it is"; the devices take it so, shape inference of a static
+    shape does not. In a two-way broadcast 1 says the same.
+    """
+    if broadcast.get_attributes().get("mode") != "bidirectional":
+        return
+    target = broadcast.input_value(1).get_node()
+    if target.get_type_name() != "Concat":
+        return
+    for port in target.inputs():
+        part = port.get_source_output().get_node()
+        if part.get_type_name() == "Constant" and part.data.size == 1 and part.data.item() == 0:
+            one = opset13.constant([1], dtype=part.get_output_element_type(0))
+            port.replace_source_output(one.output(0))
 
 
 def _parameter_shape(node: ov.Node, sizes: _Sizes) -> ov.PartialShape:
