@@ -234,6 +234,8 @@ class LoadShard(Message, frozen=True):
     sliding_window: int | None  # the smallest window of any own layer
     cache_dir: str | None
     golden: GoldenStep | None
+    max_sequences: int = 1  # at once; each may leave one KV block partly empty
+    precision: str | None = None  # fast mode: instead of the device's own choice
 
 
 class ShardLoaded(Message, frozen=True):
