@@ -16,7 +16,7 @@ from openvino import opset13
 
 from engine.errors import UnsupportedModelError
 from engine.splitter.fusion import ensure_reorder
-from engine.splitter.graph import Graph, Tensor, connect
+from engine.splitter.graph import Tensor, connect
 from engine.splitter.lm_head import gather_wanted_rows
 from engine.splitter.analysis import read_model
 from engine.splitter.symbols import BATCH, PAST, TOKENS, TOTAL, Dim, Shape, cache_shapes
@@ -24,6 +24,7 @@ from engine.splitter.symbols import BATCH, PAST, TOKENS, TOTAL, Dim, Shape, cach
 if TYPE_CHECKING:
     from engine.domain import LayerRange
     from engine.splitter.analysis import Analysis
+    from engine.splitter.caches import CacheLayer
 
 HIDDEN_INPUT = "inputs_embeds"  # the PagedAttention transformation and NPUW look for this name
 HIDDEN_OUTPUT = "hidden_states"
@@ -76,12 +77,13 @@ class _Cutter:
         self._begin = None if self._is_first else analysis.boundary_before(layers.start)
         self._end = None if self._is_last else analysis.boundary_before(layers.stop)
         self._source = read_model(analysis.core, analysis.xml)
-        self._nodes = Graph(self._source).nodes
+        self._nodes: list[ov.Node] = list(self._source.get_ordered_ops())
+        self._parameter: ov.Node | None = None
         self._own = {c.read for layer in self._own_layers() for c in layer.caches}
         self._available = self._find_available()
         self._hidden: ov.Output | None = None
 
-    def _own_layers(self) -> tuple:  # type: ignore[type-arg]
+    def _own_layers(self) -> tuple[CacheLayer, ...]:
         return self._analysis.layers[self._layers.start : self._layers.stop]
 
     def cut(self) -> Cut:
@@ -225,7 +227,7 @@ class _Cutter:
         self, dim: Dim, anchors: list[tuple[ov.Output, Shape]], type_name: str
     ) -> ov.Output:
         """One dimension as a one-element tensor."""
-        value = opset13.constant(np.array([dim.factor]), dtype=ov.Type(_numpy(type_name)))
+        value = opset13.constant([dim.factor], dtype=ov.Type.i32 if type_name == "i32" else ov.Type.i64)
         product: ov.Output | None = None if dim.sizes and dim.factor == 1 else value.output(0)
         for size in dim.sizes:
             wanted = {"batch": BATCH, "tokens": TOKENS, "past": PAST, "total": TOTAL}[size]
@@ -271,15 +273,11 @@ class _Cutter:
     def _parameters(self, needed: set[int], beam: ov.Node | None) -> list[ov.Node]:
         graph = self._analysis.graph
         kept = [self._nodes[i] for i in sorted(needed) if graph.types[i] == "Parameter"]
-        begin = [] if self._begin is None else [self._parameter]
+        begin = [] if self._parameter is None else [self._parameter]
         return begin + kept + ([] if beam is None else [beam])
 
     def _name(self) -> str:
         return f"layers_{self._layers.start}_{self._layers.stop}"
-
-
-def _numpy(type_name: str) -> type[np.signedinteger]:  # type: ignore[type-arg]
-    return np.int32 if type_name == "i32" else np.int64
 
 
 def _copy_rt_info(source: ov.Model, target: ov.Model) -> None:

@@ -47,6 +47,16 @@ def gather_wanted_rows(graph: Graph, nodes: list[ov.Node]) -> list[ov.Node]:
     return [rows]
 
 
+def find_head_weights(graph: Graph) -> list[int]:
+    """Return the node that feeds the head's MatMul its weights; empty if no head is found."""
+    results = graph.of_type("Result")
+    head = _find_head(graph, results[0]) if len(results) == 1 else None
+    if head is None:
+        return []
+    node, position = head
+    return [e.source for p, e in enumerate(graph.edges[node]) if p != position]
+
+
 def _find_head(graph: Graph, result: int) -> tuple[int, int] | None:
     """Return the head's MatMul and which of its inputs is the hidden states."""
     varies = graph.upstream({i: 1 for i in graph.of_type("Parameter", "ReadValue")})

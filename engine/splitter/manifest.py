@@ -1,0 +1,125 @@
+"""The manifest: what shards there are of a model, and how to know that they are whole.
+
+Plain data with its own checks; knows no file system. The SHA-256 of its bytes names the set of
+shards everywhere: on the wire, in a store, in a placement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+
+from engine.domain import LayerRange, ModelDescription
+from engine.errors import ShardCorruptError
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_FORMAT = 1
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # a 200-layer model's is about 100 KB
+# A file of a manifest lies in the shard folder or one folder below it, under a plain name.
+_FILE_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(/[a-z0-9_-]+(\.[a-z0-9_-]+)*)?")
+
+
+class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One file: where it lies below the manifest, its size and its SHA-256 in hex."""
+
+    path: str
+    num_bytes: int
+    sha256: str
+
+
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One shard."""
+
+    layers: LayerRange
+    xml: FileEntry
+    weights: FileEntry
+    injected_reorders: int  # caches that got a beam_idx Gather the source lacked
+    can_be_paged: bool
+    paged_refusal: str | None  # why not
+    sliding_window: int | None  # tokens; the smallest of the shard's layers
+
+
+class GoldenVectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an exact run of the whole model gives at every boundary.
+
+    Raw little-endian float32. ``boundaries[l]`` holds the hidden states before layer ``l``,
+    ``[len(token_ids), hidden_size]``, for every ``l`` at which these shards meet; ``logits`` the
+    last row's, ``[1, vocab_size]``.
+    """
+
+    token_ids: tuple[int, ...]
+    boundaries: dict[int, FileEntry]
+    logits: FileEntry
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model, divided."""
+
+    format: int
+    made_by: str
+    model: ModelDescription
+    shards: tuple[ShardEntry, ...]
+    text_files: tuple[FileEntry, ...]  # tokenizer, template, settings
+    golden: GoldenVectors | None
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """Every file there must be beside the manifest."""
+        shards = [entry for shard in self.shards for entry in (shard.xml, shard.weights)]
+        golden = (
+            [] if self.golden is None else [*self.golden.boundaries.values(), self.golden.logits]
+        )
+        return (*shards, *self.text_files, *golden)
+
+    def encoded(self) -> bytes:
+        """Return the manifest as JSON, always the same bytes for the same content."""
+        return msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=1)
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the hex SHA-256 that names a manifest."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Read a manifest that may come from anywhere.
+
+    Args:
+        data: JSON.
+
+    Raises:
+        ShardCorruptError: It is no manifest, of another format, or names a file it may not.
+    """
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ShardCorruptError(f"The manifest is {len(data)} bytes long, more than any can be.")
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise ShardCorruptError(f"The manifest can't be read: {exc}") from exc
+    if manifest.format != MANIFEST_FORMAT:
+        raise ShardCorruptError(
+            f"The shards have format {manifest.format}; this version reads {MANIFEST_FORMAT}."
+        )
+    for entry in manifest.files:
+        if not _FILE_NAME.fullmatch(entry.path) or not re.fullmatch("[0-9a-f]{64}", entry.sha256):
+            raise ShardCorruptError(f"The manifest names a file it may not: {entry.path!r}.")
+        if entry.num_bytes < 0:
+            raise ShardCorruptError(f"The manifest gives {entry.path} a size below 0.")
+    _check_ranges(manifest)
+    return manifest
+
+
+def _check_ranges(manifest: Manifest) -> None:
+    expected = 0
+    for shard in manifest.shards:
+        if shard.layers.start != expected or shard.layers.stop <= shard.layers.start:
+            raise ShardCorruptError(
+                f"The manifest's shards do not follow each other at layer {expected}."
+            )
+        expected = shard.layers.stop
+    if expected != manifest.model.num_layers:
+        raise ShardCorruptError(
+            f"The manifest's shards hold {expected} of {manifest.model.num_layers} layers."
+        )

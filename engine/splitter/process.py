@@ -1,0 +1,37 @@
+"""The process a model is split in: ``python -m engine.splitter.process``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from engine.splitter.split import Progress, SplitOrder, SplitResult, split_model
+from engine.worker import run_worker, serve_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+async def split_in_process(
+    order: SplitOrder, on_progress: Callable[[Progress], None]
+) -> SplitResult:
+    """Split a model in a process of its own, which may die of what it reads.
+
+    Args:
+        order: What to split and how.
+        on_progress: Told of every step, on this loop.
+
+    Raises:
+        DaisyError: As ``split_model`` does.
+        ModelFileError: The process died.
+
+    Cancellation: stops the work; nothing is left behind.
+    """
+    result: SplitResult = await run_worker(
+        "engine.splitter.process", order, Progress | SplitResult, on_progress
+    )
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(serve_order(SplitOrder, split_model))

@@ -1,0 +1,336 @@
+"""Splitting a model on disk: analysis in, a folder of shards with their manifest out.
+
+The folder appears whole or not at all: everything is written beside it under another name, and
+renamed at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import openvino as ov
+
+import engine
+from engine.domain import LayerRange, ModelDescription
+from engine.errors import DaisyError, ModelFileError, StorageError, UsageError
+from engine.splitter.analysis import Analysis, analyse
+from engine.splitter.cut import cut_shard
+from engine.splitter.golden import golden_run, golden_token_ids
+from engine.splitter.manifest import (
+    MANIFEST_FORMAT,
+    MANIFEST_NAME,
+    FileEntry,
+    GoldenVectors,
+    Manifest,
+    ShardEntry,
+    sha256_of,
+)
+from engine.splitter.paged_support import probe_paged_support
+from engine.splitter.partition import check_partition, ranges_from_cuts
+from engine.splitter.weights import WeightBytes, weigh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+_HASH_CHUNK_BYTES = 4 * 1024 * 1024
+_SPARE_BYTES = 64 * 1024 * 1024  # XML, golden vectors, and room for the file system itself
+
+Phase = Literal["analyse", "cut", "golden", "hash"]
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """How far a split is: ``done`` of ``total`` layers or bytes of a phase."""
+
+    phase: Phase
+    done: int
+    total: int
+
+
+class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What to split, and what is known about the model from beside the graph.
+
+    Attributes:
+        xml: The model's IR; header already checked.
+        out: The folder to make; must not exist.
+        name: Shown to people.
+        architecture: config.json's model_type.
+        context_length: Tokens; None where not said.
+        eos_token_ids: The union of all sources.
+        text_files: Tokenizer, template and settings files to carry along.
+        cuts: Layers before which to cut; None to divide evenly.
+        num_stages: Shards wanted, where no cuts are given.
+        has_golden: Whether to make golden vectors.
+    """
+
+    xml: str
+    out: str
+    name: str
+    architecture: str
+    context_length: int | None
+    eos_token_ids: tuple[int, ...]
+    text_files: tuple[str, ...]
+    cuts: tuple[int, ...] | None = None
+    num_stages: int | None = None
+    has_golden: bool = True
+
+
+class SplitResult(msgspec.Struct, frozen=True, tag="result"):
+    """Where the shards are."""
+
+    folder: str
+    manifest_sha256: str
+
+
+def split_model(
+    order: SplitOrder,
+    report: Callable[[Progress], None],
+    check_cancelled: Callable[[], None],
+) -> SplitResult:
+    """Cut a model into shards.
+
+    Args:
+        order: What to split and how.
+        report: Told of every step.
+        check_cancelled: Called often; raises to stop, and nothing is left behind.
+
+    Raises:
+        ModelFileError: The model can't be read.
+        UnsupportedModelError: It can't be cut there.
+        UsageError: The cuts do not fit the model, or the folder exists.
+        PlacementError: More stages than layers.
+        StorageError: The folder can't be written.
+    """
+    out = Path(order.out)
+    if out.exists():
+        raise UsageError(f"{out} exists already.", "Choose another folder, or delete that one.")
+    report(Progress("analyse", 0, 1))
+    core = ov.Core()
+    analysis = analyse(core, Path(order.xml))
+    weights = weigh(analysis)
+    ranges = _ranges(order, analysis, weights)
+    report(Progress("analyse", 1, 1))
+    _check_space(out, weights, order)
+    with _appearing_whole(out) as folder:
+        writer = _Writer(analysis, folder, report, check_cancelled)
+        shards = [writer.write_shard(layers) for layers in ranges]
+        golden = writer.write_golden(ranges, _vocab_size(analysis)) if order.has_golden else None
+        texts = tuple(writer.copy_text(Path(source)) for source in order.text_files)
+        manifest = Manifest(
+            format=MANIFEST_FORMAT,
+            made_by=f"daisy {engine.__version__}",
+            model=_describe(order, analysis, weights),
+            shards=tuple(shards),
+            text_files=texts,
+            golden=golden,
+        )
+        data = manifest.encoded()
+        _write(folder / MANIFEST_NAME, data)
+    return SplitResult(str(out), sha256_of(data))
+
+
+def _ranges(
+    order: SplitOrder, analysis: Analysis, weights: WeightBytes
+) -> tuple[LayerRange, ...]:
+    if order.cuts is not None:
+        ranges = ranges_from_cuts(order.cuts, analysis.num_layers)
+    else:
+        ranges = balanced_ranges(weights, order.num_stages or 1)
+    check_partition(ranges, analysis.num_layers)
+    return ranges
+
+
+def balanced_ranges(weights: WeightBytes, num_stages: int) -> tuple[LayerRange, ...]:
+    """Divide so that the stage that reads most weights per token reads as few as possible.
+
+    Until milliseconds are measured, a stage's time is taken to be in proportion to the weights
+    it reads for a token: all of its layers', and the LM head's on the last. Looking up one row
+    of the embedding costs nothing.
+
+    Args:
+        weights: Of the model.
+        num_stages: From 1 to the number of layers.
+
+    Raises:
+        PlacementError: There are more stages than layers.
+    """
+
+
+    return balance(weights.layers, weights.head, num_stages)
+
+
+def _vocab_size(analysis: Analysis) -> int:
+    (result,) = analysis.graph.of_type("Result")
+    shape = analysis.graph.nodes[result].get_input_partial_shape(0)
+    return int(shape[shape.rank.get_length() - 1].get_length())
+
+
+def _describe(
+    order: SplitOrder, analysis: Analysis, weights: WeightBytes
+) -> ModelDescription:
+    heads, sizes, value_sizes = [], [], []
+    for layer in analysis.layers:
+        dims = [_static_dims(analysis, cache.read) for cache in layer.caches]
+        heads.append(dims[0][0])
+        sizes.append(dims[0][-1])
+        value_sizes.append(dims[-1][-1])
+    return ModelDescription(
+        name=order.name,
+        architecture=order.architecture,
+        num_layers=analysis.num_layers,
+        hidden_size=analysis.finder.before(0).hidden_size,
+        num_kv_heads=tuple(heads),
+        head_size=tuple(sizes),
+        value_head_size=tuple(value_sizes),
+        vocab_size=_vocab_size(analysis),
+        context_length=order.context_length,
+        weight_precision=weights.precision,
+        layer_bytes=weights.layers,
+        embedding_bytes=weights.embedding,
+        head_bytes=weights.head,
+        eos_token_ids=order.eos_token_ids,
+    )
+
+
+def _static_dims(analysis: Analysis, read: int) -> list[int]:
+    shape = analysis.graph.nodes[read].get_output_partial_shape(0)
+    return [d.get_length() for d in shape if d.is_static] or [1]
+
+
+def _check_space(out: Path, weights: WeightBytes, order: SplitOrder) -> None:
+    needed = sum(weights.layers) + weights.embedding + weights.head + _SPARE_BYTES
+    needed += sum(Path(f).stat().st_size for f in order.text_files)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(out.parent).free
+    except OSError as exc:
+        raise StorageError(f"{out.parent} can't be written: {exc.strerror}.") from exc
+    if free < needed:
+        raise StorageError(
+            f"The shards need {needed} bytes and {out.parent} has {free} free: "
+            f"{needed - free} too few."
+        )
+
+
+@contextmanager
+def _appearing_whole(out: Path) -> Iterator[Path]:
+    """Give a folder to write in; rename it to ``out`` at the end, or leave nothing behind."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".daisy-split-", dir=out.parent))
+    except OSError as exc:
+        raise StorageError(f"{out.parent} can't be written: {exc.strerror}.") from exc
+    try:
+        yield folder
+        folder.chmod(0o755)
+        folder.rename(out)
+    except OSError as exc:
+        raise StorageError(f"The shards could not be written: {exc.strerror}.") from exc
+    finally:
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Writer:
+    """Writes the files of one split, hashing each."""
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        folder: Path,
+        report: Callable[[Progress], None],
+        check_cancelled: Callable[[], None],
+    ) -> None:
+        self._analysis = analysis
+        self._folder = folder
+        self._report = report
+        self._check_cancelled = check_cancelled
+
+    def write_shard(self, layers: LayerRange) -> ShardEntry:
+        self._check_cancelled()
+        self._report(Progress("cut", layers.start, self._analysis.num_layers))
+        cut = cut_shard(self._analysis, layers)
+        support = probe_paged_support(cut.model, len(layers))
+        name = f"layers-{layers.start:03}-{layers.stop:03}"
+        folder = self._folder / name
+        folder.mkdir()
+        xml = folder / "openvino_model.xml"
+        try:
+            ov.save_model(cut.model, str(xml), compress_to_fp16=False)
+        except RuntimeError as exc:
+            raise StorageError(_save_failure(exc, self._folder)) from exc
+        self._report(Progress("cut", layers.stop, self._analysis.num_layers))
+        return ShardEntry(
+            layers=layers,
+            xml=self._entry(xml),
+            weights=self._entry(xml.with_suffix(".bin")),
+            injected_reorders=cut.injected_reorders,
+            can_be_paged=support.refusal is None,
+            paged_refusal=support.refusal,
+            sliding_window=support.sliding_window,
+        )
+
+    def write_golden(self, ranges: tuple[LayerRange, ...], vocab_size: int) -> GoldenVectors:
+        token_ids = golden_token_ids(vocab_size)
+        wanted = {layers.stop - 1 for layers in ranges}
+        num_layers = self._analysis.num_layers
+        (self._folder / "golden").mkdir()
+        entries = {}
+        for layer, value in golden_run(self._analysis, token_ids, self._check_cancelled):
+            self._report(Progress("golden", layer + 1, num_layers))
+            if layer in wanted:
+                entries[layer + 1] = self._write_vector(layer + 1, value)
+        logits = entries.pop(num_layers)
+        return GoldenVectors(token_ids=token_ids, boundaries=entries, logits=logits)
+
+    def _write_vector(self, layer: int, value: NDArray[np.float32]) -> FileEntry:
+        path = self._folder / "golden" / f"after-{layer:03}.f32"
+        _write(path, value.astype("<f4").tobytes())
+        return self._entry(path)
+
+    def copy_text(self, source: Path) -> FileEntry:
+        target = self._folder / "text"
+        target.mkdir(exist_ok=True)
+        target /= source.name.lower()
+        try:
+            shutil.copyfile(source, target)
+        except OSError as exc:
+            raise ModelFileError(f"{source.name} can't be copied: {exc.strerror}.") from exc
+        return self._entry(target)
+
+    def _entry(self, path: Path) -> FileEntry:
+        digest = hashlib.sha256()
+        total = path.stat().st_size
+        done = 0
+        with path.open("rb") as file:
+            while chunk := file.read(_HASH_CHUNK_BYTES):
+                self._check_cancelled()
+                digest.update(chunk)
+                done += len(chunk)
+                self._report(Progress("hash", done, total))
+            os.fsync(file.fileno())
+        return FileEntry(path.relative_to(self._folder).as_posix(), total, digest.hexdigest())
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _save_failure(exc: RuntimeError, folder: Path) -> str:
+    free = shutil.disk_usage(folder).free
+    reason = str(exc).strip().splitlines()[-1]
+    return f"A shard could not be written with {free} bytes free on the disk: {reason}"
+
+
+__all__ = ["DaisyError", "Progress", "SplitOrder", "SplitResult", "split_model"]

@@ -1,0 +1,180 @@
+"""Work on files nobody vouches for, in a process that may die.
+
+The parent sends one order as a line of JSON and keeps the pipe open; the worker answers with
+lines of JSON: progress, then a result or a failure. When the pipe closes the worker stops. A
+damaged model can end the worker; that is an error with a reason, and nothing else ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from engine.errors import DaisyError, ModelFileError, RequestCancelledError, rebuilt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = TypeVar("P", bound=msgspec.Struct)
+R = TypeVar("R", bound=msgspec.Struct)
+O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - order
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+STOP_DEADLINE_S = 2.0  # for a worker whose pipe was closed; then it is killed
+_STDERR_LINES = 20
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """An error of ours that crossed the pipe."""
+
+    code: str
+    what: str
+    advice: str
+
+
+def describe_exit(return_code: int) -> str:
+    """Say how a process ended, as a person would: "by signal SIGSEGV", "with status 3".
+
+    Args:
+        return_code: As ``subprocess`` gives it: below 0 for a signal.
+    """
+    if return_code >= 0:
+        return f"with status {return_code}"
+    try:
+        return f"by signal {signal.Signals(-return_code).name}"
+    except ValueError:
+        return f"by signal {-return_code}"
+
+
+async def run_worker(
+    module: str, order: msgspec.Struct, answers: type[P] | Any, on_progress: Callable[[P], None]  # noqa: ANN401
+) -> Any:  # noqa: ANN401 - the union's result member; callers narrow it
+    """Run one order in a process of its own.
+
+    Args:
+        module: Run as ``python -m module``; it calls ``serve_order``.
+        order: What to do.
+        answers: Union of the progress type (tag "progress") and the result type.
+        on_progress: Told of each progress line, on this loop.
+
+    Returns:
+        The worker's result.
+
+    Raises:
+        DaisyError: The error the worker reported, with its class.
+        ModelFileError: The worker died; says how.
+
+    Cancellation: stops the worker and waits for its end, at most ``STOP_DEADLINE_S`` and a kill.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=MAX_LINE_BYTES,
+        start_new_session=True,
+    )
+    assert process.stdin is not None  # noqa: S101 - pipes were asked for above
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    tail: deque[bytes] = deque(maxlen=_STDERR_LINES)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_collect(process.stderr, tail))
+            process.stdin.write(msgspec.json.encode(order) + b"\n")
+            decoder = msgspec.json.Decoder(answers | Failure)
+            answer = await _last_answer(process.stdout, decoder, on_progress)
+    finally:
+        await asyncio.shield(_end(process))
+    if isinstance(answer, Failure):
+        raise rebuilt(answer.code, answer.what, answer.advice)
+    if answer is None:
+        detail = next((line for line in reversed(tail) if line.strip()), b"")
+        shown = detail.decode("utf-8", "replace").strip()[:300]
+        raise ModelFileError(
+            f"The process that read the model ended {describe_exit(process.returncode or 0)}"
+            + (f": {shown}" if shown else "."),
+            "The model's files are probably damaged; get a whole copy of them.",
+        )
+    return answer
+
+
+async def _collect(stream: asyncio.StreamReader, tail: deque[bytes]) -> None:
+    while chunk := await stream.read(4096):
+        tail.extend(chunk.splitlines())
+
+
+async def _last_answer(
+    stream: asyncio.StreamReader,
+    decoder: msgspec.json.Decoder[Any],
+    on_progress: Callable[[Any], None],
+) -> Any:  # noqa: ANN401
+    while line := await stream.readline():
+        try:
+            answer = decoder.decode(line)
+        except msgspec.DecodeError:
+            return None  # a dying process wrote it
+        if answer.__struct_config__.tag != "progress":
+            return answer
+        on_progress(answer)
+    return None
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(STOP_DEADLINE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def serve_order(
+    order_type: type[O],
+    work: Callable[[O, Callable[[msgspec.Struct], None], Callable[[], None]], msgspec.Struct],
+) -> int:
+    """Be the worker: read the order, do the work, write the answers.
+
+    Args:
+        order_type: What is read from the first line of standard input.
+        work: ``work(order, report, check_cancelled) -> result``.
+
+    Returns:
+        The exit status: 0, or the error's own.
+    """
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # a library's print must not get between our lines
+    cancelled = threading.Event()
+
+    def send(answer: msgspec.Struct) -> None:
+        out.write(msgspec.json.encode(answer) + b"\n")
+
+    def check_cancelled() -> None:
+        if cancelled.is_set():
+            raise RequestCancelledError("The work was stopped.")
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass
+        cancelled.set()
+
+    try:
+        order = msgspec.json.decode(sys.stdin.buffer.readline(MAX_LINE_BYTES), type=order_type)
+        threading.Thread(target=watch, daemon=True, name="pipe-watch").start()
+        send(work(order, send, check_cancelled))
+    except DaisyError as error:
+        if not cancelled.is_set():
+            send(Failure(error.code, error.what, error.advice))
+        return error.exit_code
+    return 0
