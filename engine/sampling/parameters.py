@@ -9,6 +9,7 @@ import msgspec
 from engine.errors import UsageError
 
 MAX_SEED = 2**64 - 1
+GREEDY_BELOW_TEMPERATURE = 1e-5  # as vLLM: from here down only exact ties could still be drawn
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,6 +17,10 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     Order of application (as transformers applies its processors and warpers): repetition,
     presence and frequency penalties; temperature; top_k; top_p; min_p; then one draw.
+
+    Candidates are ranked by logit, equal logits by token id, the lower first: ``top_k`` keeps
+    exactly k (transformers keeps all that tie with the k-th), ``top_p`` the shortest run that
+    reaches it, and each at least one.
     """
 
     temperature: float = 0.0  # 0 = greedy
@@ -26,6 +31,20 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     presence_penalty: float = 0.0  # 0 = off; counts the answer only
     frequency_penalty: float = 0.0  # 0 = off; counts the answer only
     seed: int = 0  # u64; the head draws one where the request gives none
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether only the best token can be drawn: no exponent and no random number is needed."""
+        return self.temperature < GREEDY_BELOW_TEMPERATURE or self.top_k == 1 or self.min_p >= 1.0
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether the tokens before count; without, no history has to be kept for the sampler."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+        )
 
     def checked(self) -> SamplingParameters:
         """Return self if every value is in its range.
