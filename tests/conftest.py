@@ -1,0 +1,40 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.models.embedded import embedded_model
+
+if TYPE_CHECKING:
+    from engine.models.files import ModelFiles
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The data folder that tests share: DAISY_TEST_DATA, or .daisy in the checkout."""
+    return Path(os.environ.get("DAISY_TEST_DATA") or CHECKOUT / ".daisy")
+
+
+@pytest.fixture(scope="session")
+def embedded(data_dir: Path) -> ModelFiles:
+    """The embedded model; fetched and converted the first time. Fails if it can't be had."""
+    return embedded_model(data_dir)
+
+
+@pytest.fixture(scope="session")
+def fixture_models() -> Path:
+    """The folder of small random models, one folder each."""
+    return CHECKOUT / "tests" / "fixtures" / "models"
+
+
+@pytest.fixture(scope="session")
+def cases() -> Path:
+    """The folder of inputs and expected values, copied from what happened to others."""
+    return CHECKOUT / "tests" / "vectors" / "cases"
