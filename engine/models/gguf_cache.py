@@ -165,14 +165,17 @@ def _run_converter(
     gguf: Path, output: Path, progress: ProgressCallback, cancelled: Cancelled
 ) -> None:
     command = [sys.executable, "-m", "engine.models.gguf_conversion", str(gguf), str(output)]
-    with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as complaints:
-        with _child(command, lines, complaints) as child:
-            report = _Report(lines, progress)
-            while not _ended(child, _POLL_S):
-                if cancelled():
-                    raise RequestCancelledError(f"Converting {gguf.name} was stopped.")
-                report.read_on()
+    with (
+        tempfile.TemporaryFile() as lines,
+        tempfile.TemporaryFile() as complaints,
+        _child(command, lines, complaints) as child,
+    ):
+        report = _Report(lines, progress)
+        while not _ended(child, _POLL_S):
+            if cancelled():
+                raise RequestCancelledError(f"Converting {gguf.name} was stopped.")
             report.read_on()
+        report.read_on()
         if child.returncode != 0:
             raise report.error or _died(gguf.name, child.returncode, complaints)
 
