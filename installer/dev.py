@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Set Daisy up in this checkout, and run its demo or its tests. Needs only Python 3.11.
+
+    python3 installer/dev.py setup   the virtual environment, the dependencies, the model
+    python3 installer/dev.py demo    setup, then the main job, start to finish
+    python3 installer/dev.py test    setup, then every check and test
+
+What it makes lies in ``.venv`` and ``.daisy`` beside this checkout's files; delete them to start
+again. A second run sets nothing up that is there already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+DATA = ROOT / ".daisy"
+CONSTRAINTS = ROOT / "installer" / "constraints.txt"
+MIN_PYTHON = (3, 11)
+
+
+def main() -> int:
+    """Run one command.
+
+    Returns:
+        The exit status: 0 if all went well.
+    """
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("command", choices=["setup", "demo", "test"])
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="passed on to the demo or to pytest")
+    arguments = parser.parse_args()
+    if sys.version_info < MIN_PYTHON:
+        have = sys.version.split()[0]
+        print(f"Daisy needs Python 3.11 or newer; this is {have}.", file=sys.stderr)
+        return 2
+    commands = {"setup": setup, "demo": demo, "test": test}
+    try:
+        return commands[arguments.command](arguments.rest)
+    except subprocess.CalledProcessError as error:
+        print(f"\nThis failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        return error.returncode or 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def setup(_rest: list[str]) -> int:
+    """Make the virtual environment and fetch the embedded model, where they are missing."""
+    stamp = VENV / "daisy-setup"
+    wanted = _fingerprint()
+    if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted):
+        _step("Setting up the virtual environment (a few minutes the first time)")
+        if not _python().exists():
+            _run([sys.executable, "-m", "venv", str(VENV)])
+        pip = [str(_python()), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "--quiet", "-c", str(CONSTRAINTS), "-e", f"{ROOT}[dev]"])
+        stamp.write_text(wanted, encoding="utf-8")
+    _step("Looking for the embedded model")
+    _run([str(_python()), "-m", "engine.models.embedded", str(DATA)])
+    return 0
+
+
+def demo(rest: list[str]) -> int:
+    """Run the main job: cut the embedded model, chain two nodes, answer, compare."""
+    setup([])
+    _step("Demo")
+    command = [str(_python()), "-m", "engine.cli.main", "demo", *rest]
+    return subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode
+
+
+def test(rest: list[str]) -> int:
+    """Run every check and every test; the first that fails ends it."""
+    setup([])
+    checks: list[tuple[str, list[str]]] = [
+        ("Lint", ["ruff", "check", "."]),
+        ("Format", ["ruff", "format", "--check", "."]),
+        ("Types", ["mypy"]),
+        ("Imports", ["lint-imports", "--no-cache"]),
+    ]
+    for name, command in checks:
+        _step(name)
+        _run([str(_python().parent / command[0]), *command[1:]])
+    _step("Tests")
+    result = subprocess.run(
+        [str(_python()), "-m", "pytest", "-q", *rest], cwd=ROOT, env=_environment(), check=False
+    )
+    return result.returncode
+
+
+def _python() -> Path:
+    return VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "DAISY_DATA": str(DATA), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256(sys.version.encode())
+    for file in (ROOT / "pyproject.toml", CONSTRAINTS):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, cwd=ROOT, env=_environment(), check=True)
+
+
+_BEGIN = time.monotonic()
+
+
+def _step(what: str) -> None:
+    print(f"[{time.monotonic() - _BEGIN:6.1f} s] {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
