@@ -1,0 +1,136 @@
+"""One stage of the chain, as its node sees it: frames in, the stage process, frames out.
+
+Knows nothing of requests or text. Whatever arrives is passed on in order: a frame through the
+stage process and then to the next stage; the opening and closing of a sequence to both at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from engine.domain import SequenceId
+from engine.errors import DaisyError
+from engine.messages.codec import decode, peek_batch, peek_type
+from engine.messages.codec import encode_control
+from engine.messages.control import BatchFailed, MessageType, StageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.stages.host import StageProcess
+
+    Send = Callable[[bytes], Awaitable[None]]
+
+_FORWARDED = frozenset(
+    {MessageType.MICRO_BATCH, MessageType.OPEN_SEQUENCE, MessageType.CLOSE_SEQUENCE}
+)
+
+
+class StageServer:
+    """Passes frames through one stage.
+
+    Thread: the node's loop. Everything here is owned by it.
+    """
+
+    def __init__(
+        self,
+        process: StageProcess,
+        stage_index: int,
+        epoch: int,
+        send_next: Send | None,
+        send_head: Send,
+    ) -> None:
+        """Join a loaded stage to its neighbours.
+
+        Args:
+            process: Holds the stage, loaded.
+            stage_index: Its place in the chain, from 0.
+            epoch: Of the placement; frames of any other are dropped and counted.
+            send_next: Reaches the next stage; None on the last one.
+            send_head: Reaches the head.
+        """
+        self._process = process
+        self._stage_index = stage_index
+        self._epoch = epoch
+        self._send_next = send_next
+        self._send_head = send_head
+        self._in_flight: deque[tuple[int, bytes]] = deque()
+        self.num_stale_frames = 0
+
+    async def accept(self, frame: bytes) -> None:
+        """Take one frame from the stage before, or from the head.
+
+        Args:
+            frame: A micro-batch, or the opening or closing of a sequence.
+
+        Raises:
+            RemoteProtocolError: It is none of those.
+
+        Cancellation: safe between frames; a frame is either taken whole or not at all.
+        """
+        kind = peek_type(frame)
+        if kind is MessageType.MICRO_BATCH:
+            head = peek_batch(frame)
+            if head.epoch != self._epoch:
+                self.num_stale_frames += 1
+                return
+            self._in_flight.append((head.batch_id, frame))
+            await self._process.send(frame)
+        elif kind in _FORWARDED:
+            await self._process.send(frame)
+            if self._send_next is not None:
+                await self._send_next(frame)
+
+    async def run_loop(self) -> None:
+        """Carry what the stage process gives to where it goes, until the process ends.
+
+        Raises:
+            StageProcessDiedError: The process ended; the head has been told.
+
+        Cancellation: stops after the frame in hand.
+        """
+        while True:
+            try:
+                frame = await self._process.receive()
+            except DaisyError as error:
+                await self._report_death(error)
+                raise
+            await self._deliver(frame)
+
+    async def _deliver(self, frame: bytes) -> None:
+        kind = peek_type(frame)
+        if kind is MessageType.BATCH_FAILED:
+            self._in_flight.popleft()
+            failure = decode(frame)
+            if isinstance(failure, BatchFailed):
+                told = BatchFailed(
+                    epoch=failure.epoch,
+                    batch_id=failure.batch_id,
+                    stage_index=self._stage_index,
+                    sequence_ids=failure.sequence_ids,
+                    code=failure.code,
+                    what=f"Stage {self._stage_index}: {failure.what}",
+                    advice=failure.advice,
+                )
+                await self._send_head(encode_control(told))
+            return
+        if kind is MessageType.MICRO_BATCH and self._send_next is not None:
+            self._in_flight.popleft()
+            await self._send_next(frame)
+        elif kind is MessageType.SAMPLED_TOKENS:
+            self._in_flight.popleft()
+            await self._send_head(frame)
+
+    async def _report_death(self, error: DaisyError) -> None:
+        told = StageFailed(
+            epoch=self._epoch,
+            stage_index=self._stage_index,
+            code=error.code,
+            what=f"Stage {self._stage_index}: {error.what}",
+            advice=error.advice,
+        )
+        await self._send_head(encode_control(told))
+
+
+__all__ = ["SequenceId", "StageServer"]
