@@ -1,0 +1,160 @@
+"""A chain of real stages in this process, and the unsplit model to hold it against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+
+from engine.domain import LayerRange, MicroBatch, SequenceId, SequenceStep, StageKind
+from engine.messages.control import LoadShard
+from engine.splitter.analysis import Analysis
+from engine.splitter.cut import cut_shard
+from engine.splitter.paged_support import probe_paged_support
+from engine.stages.loading import load_stage
+from engine.stages.stage import Stage
+
+EXACT = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "KV_CACHE_PRECISION": "f32",
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
+}
+
+
+class Unsplit:
+    """The source model by plain OpenVINO: no code of the engine is in it."""
+
+    def __init__(self, xml: Path) -> None:
+        core = ov.Core()
+        self._compiled = core.compile_model(core.read_model(xml), "CPU", EXACT)
+
+    def greedy(self, prompt: list[int], num_tokens: int) -> list[int]:
+        request = self._compiled.create_infer_request()
+        past, rows, out = 0, list(prompt), []
+        while len(out) < num_tokens:
+            count = len(rows)
+            feeds = {
+                "input_ids": np.array([rows], np.int64),
+                "attention_mask": np.ones((1, past + count), np.int64),
+                "position_ids": np.arange(past, past + count, dtype=np.int64)[None],
+                "beam_idx": np.zeros(1, np.int32),
+            }
+            request.infer({
+                port: feeds[name]
+                for port in self._compiled.inputs
+                for name in port.get_names() & feeds.keys()
+            })
+            past += count
+            rows = [int(request.get_output_tensor(0).data[0, -1].argmax())]
+            out += rows
+        return out
+
+
+@dataclass
+class Chain:
+    """Stages one after the other, as the nodes would run them."""
+
+    stages: list[Stage]
+    _batch_id: int = field(default=0)
+
+    def run(self, rows: list[tuple[int, int, list[int]]]) -> np.ndarray:
+        """Run ``(sequence, past_len, tokens)`` of several sequences; one row of logits each."""
+        steps = tuple(
+            SequenceStep(SequenceId(sequence), past, len(tokens), 1)
+            for sequence, past, tokens in rows
+        )
+        token_ids = np.array([t for _, _, tokens in rows for t in tokens], np.int32)
+        self._batch_id += 1
+        value = None
+        for stage in self.stages:
+            value = stage.run(MicroBatch(self._batch_id, 1, steps, token_ids, value))
+        assert value is not None
+        return value
+
+    def release(self, num_sequences: int) -> None:
+        for stage in self.stages:
+            for sequence in range(num_sequences):
+                stage.release(SequenceId(sequence))
+            assert stage.kv_usage().used_blocks == 0
+
+    def greedy(
+        self, prompts: list[list[int]], num_tokens: int, rewinds: list[int] | None = None
+    ) -> list[list[int]]:
+        """Answer several prompts in one batch.
+
+        Args:
+            prompts: Sequence ``i`` is prompt ``i``.
+            num_tokens: Tokens of each answer.
+            rewinds: Before step ``k``, write that many wrong tokens to every sequence and take
+                them back; 0 for none.
+        """
+        logits = self.run([(i, 0, prompt) for i, prompt in enumerate(prompts)])
+        out = [[int(row.argmax())] for row in logits]
+        past = [len(prompt) for prompt in prompts]
+        for k in range(num_tokens - 1):
+            wrong = (rewinds or [0])[k % len(rewinds or [0])]
+            if wrong:
+                self.run([
+                    (i, past[i], [out[i][-1]] + [(7 * j + k) % 500 for j in range(wrong)])
+                    for i in range(len(prompts))
+                ])
+            logits = self.run([(i, past[i], [out[i][-1]]) for i in range(len(prompts))])
+            for i, row in enumerate(logits):
+                past[i] += 1
+                out[i].append(int(row.argmax()))
+        self.release(len(prompts))
+        return out
+
+
+def ranges_at(cuts: list[int], num_layers: int) -> list[LayerRange]:
+    edges = [0, *cuts, num_layers]
+    return [LayerRange(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def load_chain(
+    analysis: Analysis, folder: Path, cuts: list[int], kind: StageKind, mode: str = "exact"
+) -> Chain:
+    """Cut, save and load the stages of a chain."""
+    stages = []
+    for layers in ranges_at(cuts, analysis.num_layers):
+        xml = folder / f"{layers.start}-{layers.stop}" / "openvino_model.xml"
+        window = None
+        if not xml.exists():
+            xml.parent.mkdir(parents=True)
+            shard = cut_shard(analysis, layers).model
+            window = probe_paged_support(shard, len(layers)).sliding_window
+            ov.save_model(shard, str(xml), compress_to_fp16=False)
+            (xml.parent / "window").write_text(str(window or 0))
+        window = int((xml.parent / "window").read_text()) or None
+        stages.append(load_stage(order(analysis, layers, xml, kind, mode, window)))
+    return Chain(stages)
+
+
+def order(
+    analysis: Analysis,
+    layers: LayerRange,
+    xml: Path,
+    kind: StageKind,
+    mode: str,
+    window: int | None,
+) -> LoadShard:
+    (result,) = analysis.graph.of_type("Result")
+    vocab = analysis.graph.nodes[result].get_input_partial_shape(0)[2].get_length()
+    return LoadShard(
+        xml_path=str(xml),
+        layers=layers,
+        is_first=layers.start == 0,
+        is_last=layers.stop == analysis.num_layers,
+        hidden_size=analysis.finder.before(0).hidden_size,
+        vocab_size=vocab,
+        device="CPU",
+        kind=kind,
+        mode=mode,
+        num_threads=None,
+        max_tokens=2048,
+        sliding_window=window,
+        cache_dir=None,
+        golden=None,
+    )
