@@ -120,7 +120,5 @@ def load_openvino_tokenizer(files: ModelFiles) -> OpenVinoTokenizer:
         inner = openvino_genai.Tokenizer(native_path(files.folder))
         return OpenVinoTokenizer(inner, special_tokens_of(files))
     except RuntimeError as exc:
-        reason = " ".join(str(exc).split())[:300]
-        raise TokenizerError(
-            f"OpenVINO can't load the tokenizer of {files.name}: {reason}"
-        ) from exc
+        why = " ".join(str(exc).split())[:300]
+        raise TokenizerError(f"The tokenizer of {files.name} can't be loaded: {why}") from exc
