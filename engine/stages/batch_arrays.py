@@ -92,20 +92,26 @@ def logits_rows(steps: Sequence[SequenceStep]) -> NDArray[np.int64]:
     return np.repeat(first, lengths) + np.arange(lengths.sum())
 
 
-def check_finite(rows: NDArray[np.float32], what: str) -> None:
+def check_finite(rows: NDArray[np.float32], what: str, *, may_ban: bool = False) -> None:
     """Check that no NaN and no infinity is among the values.
 
     Args:
         rows: Any shape. One sum over it is enough: both survive every addition.
         what: Names the values in the error, as in ``"hidden states of layers 0..3"``.
+        may_ban: Whether -inf is allowed: in logits it bans a token.
 
     Raises:
         InferenceError: One is.
     """
     with np.errstate(all="ignore"):
         total = float(rows.sum())
-    # A sum may overflow although every value is finite; only then are they all looked at.
-    bad = 0 if math.isfinite(total) else int(np.count_nonzero(~np.isfinite(rows)))
+    if math.isfinite(total):
+        return
+    # A sum may overflow although every value is finite; only now are they all looked at.
+    is_bad = ~np.isfinite(rows)
+    if may_ban:
+        is_bad &= ~np.isneginf(rows)
+    bad = int(np.count_nonzero(is_bad))
     if bad:
         raise InferenceError(
             f"The {what} have {bad} values of {rows.size} that are not numbers.",

@@ -61,7 +61,7 @@ class PagedStage:
         self._blocks.resize([(s.sequence_id, s.past_len + s.num_tokens) for s in steps])
         try:
             rows = self._infer(batch)
-            check_finite(rows, self._what)
+            check_finite(rows, self._what, may_ban=self.description.is_last)
         except InferenceError:
             for step in steps:
                 self._blocks.release(step.sequence_id)

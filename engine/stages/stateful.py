@@ -83,7 +83,7 @@ class StatefulStage:
         plans = self._reserve(batch.steps)
         try:
             rows = self._run_steps(batch, plans)
-            check_finite(rows, self._what)
+            check_finite(rows, self._what, may_ban=self.description.is_last)
         except RuntimeError as exc:
             self._forget(batch)
             raise InferenceError(

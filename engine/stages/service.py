@@ -1,0 +1,152 @@
+"""What a stage process answers to each message, and the loop that asks it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from engine.domain import MicroBatch, SampledTokens
+from engine.errors import DaisyError, RemoteProtocolError
+from engine.messages.codec import (
+    Unknown,
+    decode,
+    encode_control,
+    encode_micro_batch,
+    encode_sampled_tokens,
+)
+from engine.messages.control import (
+    BatchFailed,
+    CloseSequence,
+    ErrorReport,
+    KVUsageReport,
+    LoadShard,
+    OpenSequence,
+    ReportKVUsage,
+    ShardLoaded,
+    Shutdown,
+)
+from engine.stages.loading import load_stage
+from engine.stages.token_history import TokenHistory
+
+if TYPE_CHECKING:
+    from engine.messages.control import Message
+    from engine.stages.process import FramePipe
+    from engine.stages.stage import Stage
+
+_UNKNOWN_STAGE_INDEX = 0  # the node knows its place in the chain and fills it in
+_MAX_U32 = 2**32 - 1
+
+
+class StageService:
+    """A loaded stage and, on the last one, the tokens it draws from."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Take a stage that is ready.
+
+        Args:
+            stage: Only this object calls it from now on.
+        """
+        self._stage = stage
+        self._history = TokenHistory()
+
+    def answer(self, message: Message | MicroBatch | SampledTokens | Unknown) -> bytes | None:
+        """Do what one message asks.
+
+        Args:
+            message: Decoded; its arrays are used up before this returns.
+
+        Returns:
+            The answer as one frame, or None where there is none.
+
+        Raises:
+            RemoteProtocolError: It is no message for a stage process.
+        """
+        match message:
+            case MicroBatch():
+                return self._run(message)
+            case OpenSequence():
+                self._history.open(message)
+                return None
+            case CloseSequence():
+                self._stage.release(message.sequence_id)
+                self._history.close(message.sequence_id)
+                return None
+            case ReportKVUsage():
+                return encode_control(KVUsageReport(usage=self._stage.kv_usage()))
+            case Unknown():
+                return None
+            case _:
+                raise RemoteProtocolError(
+                    f"{type(message).__name__} is no message for a stage process."
+                )
+
+    def _run(self, batch: MicroBatch) -> bytes:
+        began = time.perf_counter()
+        try:
+            rows = self._stage.run(batch)
+            compute_us = min(int((time.perf_counter() - began) * 1e6), _MAX_U32)
+            if not self._stage.description.is_last:
+                answer = MicroBatch(batch.batch_id, batch.epoch, batch.steps, batch.token_ids, rows)
+                return encode_micro_batch(answer, compute_us)
+            drawn = SampledTokens(batch.batch_id, batch.epoch, self._history.draw(batch, rows))
+            return encode_sampled_tokens(drawn, compute_us)
+        except DaisyError as error:
+            failed = BatchFailed(
+                epoch=batch.epoch,
+                batch_id=batch.batch_id,
+                stage_index=_UNKNOWN_STAGE_INDEX,
+                sequence_ids=tuple(step.sequence_id for step in batch.steps),
+                code=error.code,
+                what=error.what,
+                advice=error.advice,
+            )
+            return encode_control(failed)
+
+
+def serve(pipe: FramePipe) -> None:
+    """Load the shard the first message names, then answer messages until there are no more.
+
+    An error that is not a batch's own is reported and ends the loop.
+
+    Args:
+        pipe: To the node.
+
+    Raises:
+        BrokenPipeError: The node is gone.
+    """  # noqa: DOC502 - raised by the pipe
+    try:
+        service = _load(pipe)
+        while service is not None and _answer_next(service, pipe):
+            pass
+    except DaisyError as error:
+        pipe.write(
+            encode_control(ErrorReport(code=error.code, what=error.what, advice=error.advice))
+        )
+
+
+def _load(pipe: FramePipe) -> StageService | None:
+    frame = pipe.read()
+    if frame is None:
+        return None
+    request = decode(frame)
+    if not isinstance(request, LoadShard):
+        raise RemoteProtocolError(
+            f"The first message to a stage process was {type(request).__name__}, not LoadShard."
+        )
+    stage = load_stage(request)
+    pipe.write(encode_control(ShardLoaded(description=stage.description)))
+    return StageService(stage)
+
+
+def _answer_next(service: StageService, pipe: FramePipe) -> bool:
+    """Answer one message; return False when it was the last."""
+    frame = pipe.read()
+    if frame is None:
+        return False
+    message = decode(frame)
+    if isinstance(message, Shutdown):
+        return False
+    answer = service.answer(message)
+    if answer is not None:
+        pipe.write(answer)
+    return True
