@@ -13,14 +13,13 @@ import argparse
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import psutil
 
 from engine.stages.pipe_frames import LENGTH, unpack_length
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Sequence
 
 _EXIT_SOFTWARE = 70  # sysexits.h
@@ -31,7 +30,7 @@ _READ_BUFFER_BYTES = 64 * 1024
 class FramePipe:
     """The two ends this process has of its pipes to the node."""
 
-    def __init__(self, source: io.BufferedReader, sink_fd: int) -> None:
+    def __init__(self, source: BinaryIO, sink_fd: int) -> None:
         """Take both ends.
 
         Args:
@@ -59,7 +58,7 @@ class FramePipe:
             self._buffer = bytearray(length)
         frame = memoryview(self._buffer)[:length]
         # A buffered reader fills all of it, or meets the end of input.
-        return frame if self._source.readinto(frame) == length else None
+        return frame if self._source.readinto(frame) == length else None  # type: ignore[attr-defined]
 
     def write(self, frame: bytes) -> None:
         """Send one frame.
@@ -91,7 +90,7 @@ def claim_pipes() -> FramePipe:
 
         msvcrt.setmode(_STDIN, os.O_BINARY)
         msvcrt.setmode(sink_fd, os.O_BINARY)
-    return FramePipe(open(_STDIN, "rb", _READ_BUFFER_BYTES, closefd=False), sink_fd)  # noqa: PTH123
+    return FramePipe(open(_STDIN, "rb", _READ_BUFFER_BYTES, closefd=False), sink_fd)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
