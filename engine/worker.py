@@ -165,7 +165,7 @@ def serve_order(
             raise RequestCancelledError("The work was stopped.")
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        while os.read(0, 4096):  # below Python's buffer, whose lock would hold up the exit
             pass
         cancelled.set()
 

@@ -6,23 +6,21 @@ stage process and then to the next stage; the opening and closing of a sequence 
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from engine.domain import SequenceId
-from engine.errors import DaisyError
-from engine.messages.codec import decode, peek_batch, peek_type
-from engine.messages.codec import encode_control
+import msgspec
+
+from engine.errors import DaisyError, RemoteProtocolError
+from engine.messages.codec import decode, encode_control, peek_batch, peek_type
 from engine.messages.control import BatchFailed, MessageType, StageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from engine.stages.host import StageProcess
 
-    Send = Callable[[bytes], Awaitable[None]]
+Send = Callable[[bytes], Awaitable[None]]
 
-_FORWARDED = frozenset(
+STAGE_FRAMES = frozenset(
     {MessageType.MICRO_BATCH, MessageType.OPEN_SEQUENCE, MessageType.CLOSE_SEQUENCE}
 )
 
@@ -55,7 +53,6 @@ class StageServer:
         self._epoch = epoch
         self._send_next = send_next
         self._send_head = send_head
-        self._in_flight: deque[tuple[int, bytes]] = deque()
         self.num_stale_frames = 0
 
     async def accept(self, frame: bytes) -> None:
@@ -65,72 +62,58 @@ class StageServer:
             frame: A micro-batch, or the opening or closing of a sequence.
 
         Raises:
-            RemoteProtocolError: It is none of those.
+            RemoteProtocolError: It is none of those, or a micro-batch that breaks a rule.
+            StageProcessDiedError: The stage is gone.
 
         Cancellation: safe between frames; a frame is either taken whole or not at all.
         """
         kind = peek_type(frame)
         if kind is MessageType.MICRO_BATCH:
-            head = peek_batch(frame)
-            if head.epoch != self._epoch:
+            if peek_batch(frame).epoch != self._epoch:
                 self.num_stale_frames += 1
                 return
-            self._in_flight.append((head.batch_id, frame))
             await self._process.send(frame)
-        elif kind in _FORWARDED:
+        elif kind in STAGE_FRAMES:
             await self._process.send(frame)
             if self._send_next is not None:
                 await self._send_next(frame)
+        else:
+            raise RemoteProtocolError("A stage was sent something that is not for a stage.")
 
     async def run_loop(self) -> None:
         """Carry what the stage process gives to where it goes, until the process ends.
 
         Raises:
-            StageProcessDiedError: The process ended; the head has been told.
+            DaisyError: The process or a connection ended; the head has been told if it can be.
 
-        Cancellation: stops after the frame in hand.
+        Cancellation: stops between frames.
         """
-        while True:
-            try:
-                frame = await self._process.receive()
-            except DaisyError as error:
-                await self._report_death(error)
-                raise
-            await self._deliver(frame)
+        try:
+            while True:
+                await self._deliver(await self._process.receive())
+        except DaisyError as error:
+            told = StageFailed(
+                epoch=self._epoch,
+                stage_index=self._stage_index,
+                code=error.code,
+                what=f"Stage {self._stage_index}: {error.what}",
+                advice=error.advice,
+            )
+            await self._send_head(encode_control(told))
+            raise
 
     async def _deliver(self, frame: bytes) -> None:
         kind = peek_type(frame)
-        if kind is MessageType.BATCH_FAILED:
-            self._in_flight.popleft()
-            failure = decode(frame)
-            if isinstance(failure, BatchFailed):
-                told = BatchFailed(
-                    epoch=failure.epoch,
-                    batch_id=failure.batch_id,
-                    stage_index=self._stage_index,
-                    sequence_ids=failure.sequence_ids,
-                    code=failure.code,
-                    what=f"Stage {self._stage_index}: {failure.what}",
-                    advice=failure.advice,
-                )
-                await self._send_head(encode_control(told))
-            return
         if kind is MessageType.MICRO_BATCH and self._send_next is not None:
-            self._in_flight.popleft()
             await self._send_next(frame)
         elif kind is MessageType.SAMPLED_TOKENS:
-            self._in_flight.popleft()
             await self._send_head(frame)
-
-    async def _report_death(self, error: DaisyError) -> None:
-        told = StageFailed(
-            epoch=self._epoch,
-            stage_index=self._stage_index,
-            code=error.code,
-            what=f"Stage {self._stage_index}: {error.what}",
-            advice=error.advice,
-        )
-        await self._send_head(encode_control(told))
-
-
-__all__ = ["SequenceId", "StageServer"]
+        elif kind is MessageType.BATCH_FAILED:
+            failure = decode(frame)
+            if isinstance(failure, BatchFailed):
+                named = msgspec.structs.replace(
+                    failure,
+                    stage_index=self._stage_index,
+                    what=f"Stage {self._stage_index}: {failure.what}",
+                )
+                await self._send_head(encode_control(named))

@@ -1,7 +1,7 @@
 """Golden vectors: what an exact run of the whole model gives at every boundary.
 
-The model is run a layer at a time, each cut out by the same cutter, so that a 40 GB model needs
-the memory of one layer. A stage compares itself with these vectors when it is loaded.
+The model is run a few layers at a time, cut out by the same cutter, so that a 40 GB model needs
+the memory of those. A stage compares itself with these vectors when it is loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.splitter.cut import HIDDEN_INPUT, cut_shard
 from engine.splitter.lm_head import ROWS_INPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import openvino as ov
     from numpy.typing import NDArray
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.splitter.analysis import Analysis
 
 NUM_GOLDEN_TOKENS = 8
+MAX_GROUP_BYTES = 256 * 1024 * 1024  # weights are repacked when compiled: this much twice
 EXACT = {
     "INFERENCE_PRECISION_HINT": "f32",
     "KV_CACHE_PRECISION": "f32",
@@ -38,33 +39,57 @@ def golden_token_ids(vocab_size: int) -> tuple[int, ...]:
 
 
 def golden_run(
-    analysis: Analysis, token_ids: tuple[int, ...], check_cancelled: Callable[[], None]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Run the golden tokens through the model, a layer at a time.
+    analysis: Analysis,
+    groups: Sequence[LayerRange],
+    token_ids: tuple[int, ...],
+    check_cancelled: Callable[[], None],
+) -> Iterator[tuple[LayerRange, NDArray[np.float32]]]:
+    """Run the golden tokens through the model, a group of layers at a time.
 
     Args:
         analysis: Of the whole model.
+        groups: All its layers in order, as ``group_layers`` gives them.
         token_ids: The golden tokens.
-        check_cancelled: Called before each layer; raises to stop.
+        check_cancelled: Called before each group; raises to stop.
 
     Yields:
-        ``(layer, after)``: hidden states f32 ``[tokens, hidden_size]`` behind each layer; behind
+        ``(group, after)``: hidden states f32 ``[tokens, hidden_size]`` behind each group; behind
         the last one its last row's logits f32 ``[1, vocab_size]``.
 
     Raises:
-        CompileError: A layer can't be compiled on the CPU.
-        InferenceError: A layer gives something that is not finite.
+        CompileError: A group can't be compiled on the CPU.
+        InferenceError: A group gives something that is not finite.
     """
     value: NDArray[np.generic] = np.array([token_ids], dtype=np.int64)
-    for layer in range(analysis.num_layers):
+    for group in groups:
         check_cancelled()
-        shard = cut_shard(analysis, LayerRange(layer, layer + 1)).model
-        value = _run_once(analysis.core, shard, value, len(token_ids), layer)
-        yield layer, np.ascontiguousarray(value[0], dtype=np.float32)
+        shard = cut_shard(analysis, group).model
+        value = _run_once(analysis.core, shard, value, len(token_ids), group)
+        yield group, np.ascontiguousarray(value[0], dtype=np.float32)
+
+
+def group_layers(
+    layer_bytes: Sequence[int], stops: frozenset[int], max_bytes: int = MAX_GROUP_BYTES
+) -> tuple[LayerRange, ...]:
+    """Divide layers into groups whose weights fit a bound together.
+
+    Args:
+        layer_bytes: Weights of each layer.
+        stops: Layers before which a group must end.
+        max_bytes: Of a group; a single layer may have more.
+    """
+    groups = []
+    start = 0
+    for layer in range(1, len(layer_bytes) + 1):
+        is_full = layer < len(layer_bytes) and sum(layer_bytes[start : layer + 1]) > max_bytes
+        if layer in stops or is_full or layer == len(layer_bytes):
+            groups.append(LayerRange(start, layer))
+            start = layer
+    return tuple(groups)
 
 
 def _run_once(
-    core: ov.Core, shard: ov.Model, value: NDArray[np.generic], num_tokens: int, layer: int
+    core: ov.Core, shard: ov.Model, value: NDArray[np.generic], num_tokens: int, group: LayerRange
 ) -> NDArray[np.float32]:
     try:
         compiled = core.compile_model(shard, "CPU", EXACT)
@@ -73,10 +98,10 @@ def _run_once(
         result: NDArray[np.float32] = request.get_output_tensor(0).data[:, -num_tokens:].copy()
     except RuntimeError as exc:
         reason = str(exc).strip().splitlines()[-1]
-        raise CompileError(f"Layer {layer} can't be run on the CPU: {reason}") from exc
+        raise CompileError(f"Layers {group} can't be run on the CPU: {reason}") from exc
     if not np.isfinite(result).all():
         raise InferenceError(
-            f"Layer {layer} of the model gives values that are not finite.",
+            f"Layers {group} of the model give values that are not finite.",
             "The model's weights are damaged; get a whole copy of it.",
         )
     return result

@@ -41,17 +41,27 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sliding_window: int | None  # tokens; the smallest of the shard's layers
 
 
+class GoldenBoundary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hidden states before one layer."""
+
+    layer: int
+    file: FileEntry
+
+
 class GoldenVectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an exact run of the whole model gives at every boundary.
 
-    Raw little-endian float32. ``boundaries[l]`` holds the hidden states before layer ``l``,
-    ``[len(token_ids), hidden_size]``, for every ``l`` at which these shards meet; ``logits`` the
-    last row's, ``[1, vocab_size]``.
+    Raw little-endian float32: the hidden states ``[len(token_ids), hidden_size]`` wherever two
+    shards meet, and the last row's logits ``[1, vocab_size]``.
     """
 
     token_ids: tuple[int, ...]
-    boundaries: dict[int, FileEntry]
+    boundaries: tuple[GoldenBoundary, ...]
     logits: FileEntry
+
+    def before(self, layer: int) -> FileEntry | None:
+        """Return the hidden states before a layer; None where no shards meet."""
+        return next((b.file for b in self.boundaries if b.layer == layer), None)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +79,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Every file there must be beside the manifest."""
         shards = [entry for shard in self.shards for entry in (shard.xml, shard.weights)]
         golden = (
-            [] if self.golden is None else [*self.golden.boundaries.values(), self.golden.logits]
+            []
+            if self.golden is None
+            else [*(b.file for b in self.golden.boundaries), self.golden.logits]
         )
         return (*shards, *self.text_files, *golden)
 

@@ -19,21 +19,29 @@ import openvino as ov
 
 import engine
 from engine.domain import LayerRange, ModelDescription
-from engine.errors import DaisyError, ModelFileError, StorageError, UsageError
+from engine.errors import ModelFileError, StorageError, UsageError
 from engine.splitter.analysis import Analysis, analyse
 from engine.splitter.cut import cut_shard
-from engine.splitter.golden import golden_run, golden_token_ids
+from engine.splitter.golden import golden_run, golden_token_ids, group_layers
 from engine.splitter.manifest import (
     MANIFEST_FORMAT,
     MANIFEST_NAME,
     FileEntry,
+    GoldenBoundary,
     GoldenVectors,
     Manifest,
     ShardEntry,
     sha256_of,
 )
 from engine.splitter.paged_support import probe_paged_support
-from engine.splitter.partition import check_partition, ranges_from_cuts
+from engine.splitter.partition import (
+    LayerCosts,
+    NodeCapability,
+    check_partition,
+    partition_by_time,
+    partition_evenly,
+    ranges_from_cuts,
+)
 from engine.splitter.weights import WeightBytes, weigh
 
 if TYPE_CHECKING:
@@ -123,7 +131,7 @@ def split_model(
     with _appearing_whole(out) as folder:
         writer = _Writer(analysis, folder, report, check_cancelled)
         shards = [writer.write_shard(layers) for layers in ranges]
-        golden = writer.write_golden(ranges, _vocab_size(analysis)) if order.has_golden else None
+        golden = writer.write_golden(ranges, weights.layers) if order.has_golden else None
         texts = tuple(writer.copy_text(Path(source)) for source in order.text_files)
         manifest = Manifest(
             format=MANIFEST_FORMAT,
@@ -150,11 +158,12 @@ def _ranges(
 
 
 def balanced_ranges(weights: WeightBytes, num_stages: int) -> tuple[LayerRange, ...]:
-    """Divide so that the stage that reads most weights per token reads as few as possible.
+    """Divide among equal PCs so that the slowest stage is as fast as can be.
 
     Until milliseconds are measured, a stage's time is taken to be in proportion to the weights
     it reads for a token: all of its layers', and the LM head's on the last. Looking up one row
-    of the embedding costs nothing.
+    of the embedding costs nothing. Where that would leave a stage without layers, the layers
+    are divided evenly.
 
     Args:
         weights: Of the model.
@@ -163,9 +172,13 @@ def balanced_ranges(weights: WeightBytes, num_stages: int) -> tuple[LayerRange, 
     Raises:
         PlacementError: There are more stages than layers.
     """
-
-
-    return balance(weights.layers, weights.head, num_stages)
+    even = partition_evenly(len(weights.layers), num_stages)
+    times = LayerCosts(weights.layers, last_extra=weights.head)
+    sizes = LayerCosts(weights.layers, weights.embedding, weights.head)
+    room = NodeCapability(capacity_bytes=sum(weights.layers) + weights.embedding + weights.head)
+    balanced = partition_by_time(times, sizes, [room] * num_stages)
+    ranges = tuple(layers for layers in balanced if layers is not None)
+    return ranges if len(ranges) == num_stages else even
 
 
 def _vocab_size(analysis: Analysis) -> int:
@@ -278,18 +291,22 @@ class _Writer:
             sliding_window=support.sliding_window,
         )
 
-    def write_golden(self, ranges: tuple[LayerRange, ...], vocab_size: int) -> GoldenVectors:
-        token_ids = golden_token_ids(vocab_size)
-        wanted = {layers.stop - 1 for layers in ranges}
-        num_layers = self._analysis.num_layers
+    def write_golden(
+        self, ranges: tuple[LayerRange, ...], layer_bytes: tuple[int, ...]
+    ) -> GoldenVectors:
+        token_ids = golden_token_ids(_vocab_size(self._analysis))
+        stops = frozenset(layers.stop for layers in ranges)
+        groups = group_layers(layer_bytes, stops)
         (self._folder / "golden").mkdir()
-        entries = {}
-        for layer, value in golden_run(self._analysis, token_ids, self._check_cancelled):
-            self._report(Progress("golden", layer + 1, num_layers))
-            if layer in wanted:
-                entries[layer + 1] = self._write_vector(layer + 1, value)
-        logits = entries.pop(num_layers)
-        return GoldenVectors(token_ids=token_ids, boundaries=entries, logits=logits)
+        entries: list[GoldenBoundary] = []
+        run = golden_run(self._analysis, groups, token_ids, self._check_cancelled)
+        for group, value in run:
+            self._report(Progress("golden", group.stop, len(layer_bytes)))
+            if group.stop in stops:
+                file = self._write_vector(group.stop, value)
+                entries.append(GoldenBoundary(group.stop, file))
+        logits = entries.pop().file  # behind the last layer come the logits
+        return GoldenVectors(token_ids=token_ids, boundaries=tuple(entries), logits=logits)
 
     def _write_vector(self, layer: int, value: NDArray[np.float32]) -> FileEntry:
         path = self._folder / "golden" / f"after-{layer:03}.f32"
@@ -332,5 +349,3 @@ def _save_failure(exc: RuntimeError, folder: Path) -> str:
     reason = str(exc).strip().splitlines()[-1]
     return f"A shard could not be written with {free} bytes free on the disk: {reason}"
 
-
-__all__ = ["DaisyError", "Progress", "SplitOrder", "SplitResult", "split_model"]

@@ -1,0 +1,106 @@
+"""One line of a placement, carried out on this node: the process, its links, its server."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.config import STAGE_LOAD_DEADLINE_S
+from engine.errors import PlacementError
+from engine.pipeline.stage_server import Send, StageServer
+from engine.stages.host import StageProcess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from engine.domain import NodeId, StageDescription
+    from engine.messages.control import Placement, StagePlace
+    from engine.pipeline.shard_folder import ShardFolder
+    from engine.transport.websocket import Connection, Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStage:
+    """A stage that runs here, joined to its neighbours."""
+
+    place: StagePlace
+    placement: Placement
+    description: StageDescription
+    process: StageProcess
+    server: StageServer
+
+
+def own_place(placement: Placement, node_id: NodeId) -> StagePlace:
+    """Find this node in a placement.
+
+    Args:
+        placement: Who runs what.
+        node_id: This node.
+
+    Raises:
+        PlacementError: It is not in it.
+    """
+    for place in placement.stages:
+        if place.node_id == node_id:
+            return place
+    raise PlacementError(f"This PC is not part of placement {placement.epoch}.")
+
+
+@asynccontextmanager
+async def run_stage(
+    placement: Placement,
+    place: StagePlace,
+    folder: ShardFolder,
+    endpoint: Endpoint,
+    send_own_head: Send,
+) -> AsyncIterator[PlacedStage]:
+    """Load a stage and join it to its neighbours, for as long as the context is open.
+
+    Args:
+        placement: Who runs what.
+        place: This node's line.
+        folder: The shards.
+        endpoint: Opens connections.
+        send_own_head: Takes what is for the head, if the head is this node.
+
+    Raises:
+        StageError: The stage can't be loaded.
+        ModelError: The shard is not whole.
+        TransportError: A neighbour can't be reached.
+
+    Cancellation: ends the process and closes the links.
+    """
+    process = StageProcess()
+    links: list[Connection] = []
+    try:
+        order = folder.order(placement, place)
+        send_next, send_head = await _join(placement, place, endpoint, links, send_own_head)
+        description = await process.load(order, STAGE_LOAD_DEADLINE_S)
+        server = StageServer(process, place.stage_index, placement.epoch, send_next, send_head)
+        yield PlacedStage(place, placement, description, process, server)
+    finally:
+        await process.close()
+        for link in links:
+            await link.close("The placement has ended.")
+
+
+async def _join(
+    placement: Placement,
+    place: StagePlace,
+    endpoint: Endpoint,
+    links: list[Connection],
+    send_own_head: Send,
+) -> tuple[Send | None, Send]:
+    """Connect to the next stage, and from any stage but the head's own to the head."""
+    send_next: Send | None = None
+    if place.stage_index + 1 < len(placement.stages):
+        following = placement.stages[place.stage_index + 1]
+        link = await endpoint.connect(following.address)
+        links.append(link)
+        send_next = link.send
+    if place.stage_index == 0:
+        return send_next, send_own_head
+    back = await endpoint.connect(placement.stages[0].address)
+    links.append(back)
+    return send_next, back.send
