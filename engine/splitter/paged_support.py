@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openvino._offline_transformations import paged_attention_transformation
+from engine.errors import CompileError
+from engine.stages.paged_graph import make_paged
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -39,15 +40,12 @@ def probe_paged_support(shard: ov.Model, num_layers: int) -> PagedSupport:
     """
     copy = shard.clone()
     try:
-        paged_attention_transformation(
-            copy, False, False, False, False, False, False, False
-        )
-    except RuntimeError as exc:
-        lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-        return PagedSupport(lines[-1] if lines else "no reason given", None)
+        make_paged(copy, "The shard")
+    except CompileError as exc:
+        return PagedSupport(exc.what, None)
     attentions = [n for n in copy.get_ops() if n.get_type_name() == "PagedAttentionExtension"]
     if len(attentions) != num_layers:
-        return PagedSupport(f"{len(attentions)} of {num_layers} attentions were recognised", None)
+        return PagedSupport(f"{len(attentions)} of {num_layers} attentions were recognised.", None)
     windows = [_window(node) for node in attentions]
     return PagedSupport(None, min((w for w in windows if w), default=None))
 
