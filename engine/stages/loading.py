@@ -9,7 +9,8 @@ import msgspec
 import openvino as ov
 
 from engine.stages.golden import GoldenVectors, check_golden_error
-from engine.stages.paged import load_paged
+from engine.stages.npu import NpuStage, load_npu
+from engine.stages.paged import PagedStage, load_paged
 from engine.stages.stateful import StatefulStage
 from engine.stages.stateful_loading import load_stateful
 
@@ -34,7 +35,7 @@ def load_stage(request: LoadShard) -> Stage:
     """  # noqa: DOC502 - raised by the functions it calls
     core = ov.Core()
     began = time.monotonic()
-    stage = load_paged(core, request) if request.kind == "paged" else load_stateful(core, request)
+    stage = _load(core, request)
     changes: dict[str, object] = {"load_s": time.monotonic() - began}
     if request.golden is not None:
         changes["golden_error"] = _golden_error(stage, request.golden)
@@ -42,6 +43,14 @@ def load_stage(request: LoadShard) -> Stage:
         changes["notes"] = (*stage.description.notes, "rewinds cut the states")
     stage.description = msgspec.structs.replace(stage.description, **changes)
     return stage
+
+
+def _load(core: ov.Core, request: LoadShard) -> PagedStage | StatefulStage | NpuStage:
+    if request.kind == "paged":
+        return load_paged(core, request)
+    if request.device.startswith("NPU"):
+        return load_npu(core, request)
+    return load_stateful(core, request)
 
 
 def _golden_error(stage: Stage, golden: GoldenStep) -> float:
