@@ -21,6 +21,14 @@ MAX_XML_BYTES = 256 * 1024 * 1024  # a model of 80 layers has about 10 MB
 MAX_DEPTH = 64
 _CHUNK_BYTES = 256 * 1024
 _LARGEST_FILE = 2**63 - 1
+_CUT_SHORT = frozenset(
+    expat.errors.codes[message]
+    for message in (
+        expat.errors.XML_ERROR_NO_ELEMENTS,
+        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
+        expat.errors.XML_ERROR_PARTIAL_CHAR,
+    )
+)
 _STATELESS_ADVICE = (
     "Export it again as a stateful model: "
     "`optimum-cli export openvino --task text-generation-with-past` without --disable-stateful."
@@ -229,8 +237,8 @@ def _read_contents(xml: Path, xml_bytes: int) -> _Contents:
                 parser.Parse(chunk, False)
             parser.Parse(b"", True)
     except expat.ExpatError as exc:
-        at_end = parser.CurrentByteIndex >= xml_bytes - 1
-        how = "ends in the middle" if at_end else f"is damaged in line {exc.lineno}"
+        is_cut = exc.code in _CUT_SHORT
+        how = "ends in the middle" if is_cut else f"is damaged in line {exc.lineno}"
         raise ModelFileError(
             f"{xml.name} in {shown_path(xml.parent)} ({xml_bytes} bytes) {how}: "
             f"{expat.ErrorString(exc.code)}."
