@@ -47,6 +47,28 @@ class ModelFiles:
     additional_chat_templates: tuple[tuple[str, Path], ...]  # (name, file), sorted by name
     notes: tuple[str, ...] = ()  # what is odd and does no harm, one sentence each
 
+    @property
+    def text_files(self) -> tuple[tuple[str, Path], ...]:
+        """Everything but the IR, as ``(name below the folder, file)``: what a head needs."""
+        single = (
+            self.config,
+            self.generation_config,
+            self.tokenizer_json,
+            self.tokenizer_config,
+            self.special_tokens_map,
+            self.openvino_tokenizer,
+            self.openvino_detokenizer,
+            self.chat_template,
+        )
+        graphs = (self.openvino_tokenizer, self.openvino_detokenizer)
+        weights = (xml.with_suffix(".bin") for xml in graphs if xml is not None)
+        templates = self.additional_chat_templates
+        return (
+            *((path.name, path) for path in single if path is not None),
+            *((path.name, path) for path in weights),
+            *((f"additional_chat_templates/{name}.jinja", path) for name, path in templates),
+        )
+
 
 def open_folder(folder: Path) -> ModelFiles:
     """Find the files of a folder with an OpenVINO IR; reads none of them.
@@ -72,10 +94,26 @@ def open_folder(folder: Path) -> ModelFiles:
         _raise_no_ir(folder)
     require_readable(xml)
     require_readable(folder / IR_BIN)
+    return _files_in(folder, shown_name(folder))
+
+
+def open_text_folder(folder: Path, name: str) -> ModelFiles:
+    """Find what belongs to the text side of a model, in a folder that need not hold its IR.
+
+    Args:
+        folder: Holds tokenizer, template and settings, named as in a model's folder.
+        name: The model's, as shown.
+
+    Fails with ``ModelFileError`` if a file can't be read.
+    """
+    return _files_in(folder, name)
+
+
+def _files_in(folder: Path, name: str) -> ModelFiles:
     return ModelFiles(
-        name=shown_name(folder),
+        name=name,
         folder=folder,
-        xml=xml,
+        xml=folder / IR_XML,
         bin=folder / IR_BIN,
         config=_optional(folder / "config.json"),
         generation_config=_optional(folder / "generation_config.json"),

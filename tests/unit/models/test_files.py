@@ -96,13 +96,13 @@ def test_a_read_only_folder_works_and_nothing_is_written_beside_it(folder, tmp_p
 
 def test_an_xml_without_weights_says_so(folder):
     (folder / "openvino_model.bin").unlink()
-    with pytest.raises(ModelFileError, match="openvino_model.bin is missing from"):
+    with pytest.raises(ModelFileError, match=r"openvino_model.bin is missing from"):
         open_folder(folder)
 
 
 def test_weights_without_an_xml_say_so(folder):
     (folder / "openvino_model.xml").unlink()
-    with pytest.raises(ModelFileError, match="openvino_model.xml is missing from"):
+    with pytest.raises(ModelFileError, match=r"openvino_model.xml is missing from"):
         open_folder(folder)
 
 
@@ -129,7 +129,7 @@ def test_paths_that_are_no_model_are_named(tmp_path):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(ModelNotFoundError, match="neither"):
         open_model(tmp_path / "notes.txt", tmp_path)
-    with pytest.raises(ModelFileError, match="missing.gguf is missing"):
+    with pytest.raises(ModelFileError, match=r"missing.gguf is missing"):
         open_model(tmp_path / "missing.gguf", tmp_path)
 
 
@@ -182,5 +182,5 @@ def test_text_is_utf8_with_or_without_a_mark(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + "ü日本\r\n".encode())
     assert read_text(path) == "ü日本\r\n"
     path.write_bytes(b"\xfc")
-    with pytest.raises(ModelFileError, match="config.json is not UTF-8 text: byte 0"):
+    with pytest.raises(ModelFileError, match=r"config.json is not UTF-8 text: byte 0"):
         read_text(path)

@@ -117,14 +117,14 @@ def test_weights_that_are_too_long_are_said_and_do_no_harm(ir):
 )
 def test_numbers_that_are_none_are_damage(attribute, value, ir):
     _edit(ir[0], rf'{attribute}="\d+"', f'{attribute}="{value}"')
-    with pytest.raises(ModelFileError, match="openvino_model.xml is damaged"):
+    with pytest.raises(ModelFileError, match=r"openvino_model.xml is damaged"):
         check_ir(*ir)
 
 
 @pytest.mark.parametrize("cut", range(0, 100, 7))
 def test_an_xml_cut_anywhere_is_no_model(cut, ir):
     _cut(ir[0], XML_BYTES * cut // 100)
-    with pytest.raises(ModelFileError, match="openvino_model.xml"):
+    with pytest.raises(ModelFileError, match=r"openvino_model.xml"):
         check_ir(*ir)
 
 
