@@ -1,0 +1,1 @@
+"""Stages: accounting, the two ways to run a shard, and the process around them."""
