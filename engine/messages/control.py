@@ -196,7 +196,7 @@ class Finished(Message, frozen=True):
     completion_tokens: int
     ttft_s: float | None
     decode_s: float  # first token delivered to last token delivered
-    stage_compute_ms: tuple[float, ...]  # mean compute per decode pass, by stage
+    chain_compute_ms: float  # mean time the stages computed for one decode pass, all together
 
 
 class Cancel(Message, frozen=True):

@@ -29,6 +29,7 @@ class PlacedStage:
     description: StageDescription
     process: StageProcess
     server: StageServer
+    next_link: Connection | None
 
 
 def own_place(placement: Placement, node_id: NodeId) -> StagePlace:
@@ -54,6 +55,7 @@ async def run_stage(
     folder: ShardFolder,
     endpoint: Endpoint,
     send_own_head: Send,
+    cpus: tuple[int, ...] | None,
 ) -> AsyncIterator[PlacedStage]:
     """Load a stage and join it to its neighbours, for as long as the context is open.
 
@@ -63,6 +65,7 @@ async def run_stage(
         folder: The shards.
         endpoint: Opens connections.
         send_own_head: Takes what is for the head, if the head is this node.
+        cpus: Processors the stage may use; None for all.
 
     Raises:
         StageError: The stage can't be loaded.
@@ -71,14 +74,20 @@ async def run_stage(
 
     Cancellation: ends the process and closes the links.
     """
-    process = StageProcess()
+    process = StageProcess(cpus=cpus)
     links: list[Connection] = []
     try:
         order = folder.order(placement, place)
-        send_next, send_head = await _join(placement, place, endpoint, links, send_own_head)
+        next_link, head_link = await _join(placement, place, endpoint, links)
         description = await process.load(order, STAGE_LOAD_DEADLINE_S)
-        server = StageServer(process, place.stage_index, placement.epoch, send_next, send_head)
-        yield PlacedStage(place, placement, description, process, server)
+        server = StageServer(
+            process,
+            place.stage_index,
+            placement.epoch,
+            None if next_link is None else next_link.send,
+            send_own_head if head_link is None else head_link.send,
+        )
+        yield PlacedStage(place, placement, description, process, server, next_link)
     finally:
         await process.close()
         for link in links:
@@ -86,21 +95,15 @@ async def run_stage(
 
 
 async def _join(
-    placement: Placement,
-    place: StagePlace,
-    endpoint: Endpoint,
-    links: list[Connection],
-    send_own_head: Send,
-) -> tuple[Send | None, Send]:
+    placement: Placement, place: StagePlace, endpoint: Endpoint, links: list[Connection]
+) -> tuple[Connection | None, Connection | None]:
     """Connect to the next stage, and from any stage but the head's own to the head."""
-    send_next: Send | None = None
+    next_link: Connection | None = None
+    head_link: Connection | None = None
     if place.stage_index + 1 < len(placement.stages):
-        following = placement.stages[place.stage_index + 1]
-        link = await endpoint.connect(following.address)
-        links.append(link)
-        send_next = link.send
-    if place.stage_index == 0:
-        return send_next, send_own_head
-    back = await endpoint.connect(placement.stages[0].address)
-    links.append(back)
-    return send_next, back.send
+        next_link = await endpoint.connect(placement.stages[place.stage_index + 1].address)
+        links.append(next_link)
+    if place.stage_index > 0:
+        head_link = await endpoint.connect(placement.stages[0].address)
+        links.append(head_link)
+    return next_link, head_link

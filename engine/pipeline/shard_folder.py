@@ -40,11 +40,10 @@ class ShardFolder:
     manifest: Manifest
     manifest_sha256: str
 
-    def text_file(self, name: str) -> Path | None:
-        """Return a carried text file by its lower-case name; None if there is none."""
-        wanted = f"text/{name}"
-        found = any(entry.path == wanted for entry in self.manifest.text_files)
-        return self.path / wanted if found else None
+    @property
+    def text_folder(self) -> Path:
+        """Where tokenizer, template and settings lie."""
+        return self.path / "text"
 
     def order(self, placement: Placement, place: StagePlace) -> LoadShard:
         """Return what a stage process must load for one line of a placement.

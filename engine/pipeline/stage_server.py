@@ -6,6 +6,7 @@ stage process and then to the next stage; the opening and closing of a sequence 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,9 @@ class StageServer:
         self._epoch = epoch
         self._send_next = send_next
         self._send_head = send_head
+        # What was handed to the process and not passed on: None for a micro-batch it computes,
+        # a frame for an opening or closing that must not overtake those before it.
+        self._pending: deque[bytes | None] = deque()
         self.num_stale_frames = 0
 
     async def accept(self, frame: bytes) -> None:
@@ -72,10 +76,13 @@ class StageServer:
             if peek_batch(frame).epoch != self._epoch:
                 self.num_stale_frames += 1
                 return
+            self._pending.append(None)
             await self._process.send(frame)
         elif kind in STAGE_FRAMES:
             await self._process.send(frame)
-            if self._send_next is not None:
+            if self._pending:
+                self._pending.append(frame)
+            elif self._send_next is not None:
                 await self._send_next(frame)
         else:
             raise RemoteProtocolError("A stage was sent something that is not for a stage.")
@@ -91,16 +98,42 @@ class StageServer:
         try:
             while True:
                 await self._deliver(await self._process.receive())
+                self._pending.popleft()
+                while self._pending and (frame := self._pending[0]) is not None:
+                    if self._send_next is not None:
+                        await self._send_next(frame)
+                    self._pending.popleft()
         except DaisyError as error:
-            told = StageFailed(
-                epoch=self._epoch,
-                stage_index=self._stage_index,
-                code=error.code,
-                what=f"Stage {self._stage_index}: {error.what}",
-                advice=error.advice,
-            )
-            await self._send_head(encode_control(told))
+            await self._tell(error)
             raise
+
+    async def watch_loop(self, receive: Callable[[], Awaitable[bytes]]) -> None:
+        """Watch the connection to the next stage, which sends nothing, for its end.
+
+        Args:
+            receive: The connection's.
+
+        Raises:
+            DaisyError: The connection ended; the head has been told if it can be.
+
+        Cancellation: safe.
+        """
+        try:
+            while True:
+                await receive()
+        except DaisyError as error:
+            await self._tell(error)
+            raise
+
+    async def _tell(self, error: DaisyError) -> None:
+        told = StageFailed(
+            epoch=self._epoch,
+            stage_index=self._stage_index,
+            code=error.code,
+            what=f"Stage {self._stage_index}: {error.what}",
+            advice=error.advice,
+        )
+        await self._send_head(encode_control(told))
 
     async def _deliver(self, frame: bytes) -> None:
         kind = peek_type(frame)

@@ -17,8 +17,9 @@ from engine.errors import ShardCorruptError
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # a 200-layer model's is about 100 KB
-# A file of a manifest lies in the shard folder or one folder below it, under a plain name.
-_FILE_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(/[a-z0-9_-]+(\.[a-z0-9_-]+)*)?")
+# A file of a manifest lies at most two folders below it, under plain names: never a way out.
+_PART = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
+_FILE_NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,2}}")
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +96,11 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def is_plain_path(path: str) -> bool:
+    """Whether a manifest may name a file so."""
+    return _FILE_NAME.fullmatch(path) is not None
+
+
 def decode_manifest(data: bytes) -> Manifest:
     """Read a manifest that may come from anywhere.
 
@@ -115,7 +121,7 @@ def decode_manifest(data: bytes) -> Manifest:
             f"The shards have format {manifest.format}; this version reads {MANIFEST_FORMAT}."
         )
     for entry in manifest.files:
-        if not _FILE_NAME.fullmatch(entry.path) or not re.fullmatch("[0-9a-f]{64}", entry.sha256):
+        if not is_plain_path(entry.path) or not re.fullmatch("[0-9a-f]{64}", entry.sha256):
             raise ShardCorruptError(f"The manifest names a file it may not: {entry.path!r}.")
         if entry.num_bytes < 0:
             raise ShardCorruptError(f"The manifest gives {entry.path} a size below 0.")

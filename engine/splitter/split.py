@@ -31,6 +31,7 @@ from engine.splitter.manifest import (
     GoldenVectors,
     Manifest,
     ShardEntry,
+    is_plain_path,
     sha256_of,
 )
 from engine.splitter.paged_support import probe_paged_support
@@ -74,7 +75,7 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
         architecture: config.json's model_type.
         context_length: Tokens; None where not said.
         eos_token_ids: The union of all sources.
-        text_files: Tokenizer, template and settings files to carry along.
+        text_files: Tokenizer, template and settings to carry along: plain name, and file.
         cuts: Layers before which to cut; None to divide evenly.
         num_stages: Shards wanted, where no cuts are given.
         has_golden: Whether to make golden vectors.
@@ -86,7 +87,7 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     context_length: int | None
     eos_token_ids: tuple[int, ...]
-    text_files: tuple[str, ...]
+    text_files: tuple[tuple[str, str], ...]
     cuts: tuple[int, ...] | None = None
     num_stages: int | None = None
     has_golden: bool = True
@@ -132,7 +133,7 @@ def split_model(
         writer = _Writer(analysis, folder, report, check_cancelled)
         shards = [writer.write_shard(layers) for layers in ranges]
         golden = writer.write_golden(ranges, weights.layers) if order.has_golden else None
-        texts = tuple(writer.copy_text(Path(source)) for source in order.text_files)
+        texts = tuple(writer.copy_text(name, Path(file)) for name, file in order.text_files)
         manifest = Manifest(
             format=MANIFEST_FORMAT,
             made_by=f"daisy {engine.__version__}",
@@ -221,7 +222,7 @@ def _static_dims(analysis: Analysis, read: int) -> list[int]:
 
 def _check_space(out: Path, weights: WeightBytes, order: SplitOrder) -> None:
     needed = sum(weights.layers) + weights.embedding + weights.head + _SPARE_BYTES
-    needed += sum(Path(f).stat().st_size for f in order.text_files)
+    needed += sum(Path(file).stat().st_size for _, file in order.text_files)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(out.parent).free
@@ -313,11 +314,17 @@ class _Writer:
         _write(path, value.astype("<f4").tobytes())
         return self._entry(path)
 
-    def copy_text(self, source: Path) -> FileEntry:
-        target = self._folder / "text"
-        target.mkdir(exist_ok=True)
-        target /= source.name.lower()
+    def copy_text(self, name: str, source: Path) -> FileEntry:
+        relative = f"text/{name}"
+        if not is_plain_path(relative):
+            raise ModelFileError(
+                f"The file {name!r} can't be carried along: its name may have small letters, "
+                "digits, dots, hyphens and underscores only.",
+                "Rename it.",
+            )
+        target = self._folder / relative
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
         except OSError as exc:
             raise ModelFileError(f"{source.name} can't be copied: {exc.strerror}.") from exc

@@ -1,0 +1,123 @@
+"""What the command line shows: sentences for people, or lines of JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.errors import DaisyError
+
+_REDRAW_S = 0.1  # a progress line is drawn at most ten times a second
+_BAR_CELLS = 24
+
+
+class Output:
+    """Writes answers to standard output and everything else to standard error."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """Choose the form.
+
+        Args:
+            as_json: One JSON object a line on standard output, and nothing else anywhere.
+        """
+        self._as_json = as_json
+        self._is_terminal = sys.stderr.isatty()
+        self._line_width = 0
+        self._drawn_s = 0.0
+        self._phase: str | None = None
+
+    def event(self, name: str, **fields: object) -> None:
+        """Tell a program something; people are not shown it.
+
+        Args:
+            name: What happened.
+            fields: Plain data.
+        """
+        if self._as_json:
+            self._print(json.dumps({"event": name, **fields}, ensure_ascii=True) + "\n")
+
+    def say(self, sentence: str) -> None:
+        """Tell a person something."""
+        if not self._as_json:
+            self._clear_line()
+            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.flush()
+
+    def progress(self, phase: str, done: int, total: int | None, unit: str = "") -> None:
+        """Show how far a long step is.
+
+        Args:
+            phase: What is being done.
+            done: So far.
+            total: In all; None where not known.
+            unit: ``bytes`` are shown as MB.
+        """
+        now_s = time.monotonic()
+        is_new = phase != self._phase
+        is_last = total is not None and done >= total
+        if not (is_new or is_last) and now_s - self._drawn_s < _REDRAW_S:
+            return
+        self._drawn_s = now_s
+        if self._as_json:
+            self.event("progress", phase=phase, done=done, total=total)
+        elif self._is_terminal:
+            self._draw(f"{phase} {_bar(done, total, unit)}")
+        elif is_new:
+            sys.stderr.write(f"{phase} ...\n")
+            sys.stderr.flush()
+        self._phase = phase
+
+    def text(self, piece: str, token_ids: tuple[int, ...]) -> None:
+        """Write a piece of the answer at once."""
+        if self._as_json:
+            self.event("text", text=piece, token_ids=list(token_ids))
+        elif piece:
+            self._clear_line()
+            self._print(piece)
+
+    def end_of_text(self) -> None:
+        """End the answer's line."""
+        if not self._as_json:
+            self._print("\n")
+
+    def error(self, error: DaisyError) -> None:
+        """Say what went wrong and what to do."""
+        if self._as_json:
+            self.event("error", code=error.code, what=error.what, advice=error.advice)
+        else:
+            self._clear_line()
+            sys.stderr.write(f"Error: {error.what}\n{error.advice}\n".rstrip() + "\n")
+            sys.stderr.flush()
+
+    def _print(self, text: str) -> None:
+        # An answer may hold anything; a terminal of another encoding shows what it can.
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.buffer.write(text.encode(encoding, "replace"))
+        sys.stdout.flush()
+
+    def _draw(self, line: str) -> None:
+        sys.stderr.write("\r" + line.ljust(self._line_width))
+        sys.stderr.flush()
+        self._line_width = len(line)
+
+    def _clear_line(self) -> None:
+        if self._line_width:
+            sys.stderr.write("\r" + " " * self._line_width + "\r")
+            sys.stderr.flush()
+            self._line_width = 0
+
+
+def _bar(done: int, total: int | None, unit: str) -> str:
+    if total is None or total <= 0:
+        return _amount(done, unit)
+    share = min(1.0, done / total)
+    filled = round(share * _BAR_CELLS)
+    bar = "#" * filled + "." * (_BAR_CELLS - filled)
+    return f"[{bar}] {share:4.0%} {_amount(done, unit)} of {_amount(total, unit)}"
+
+
+def _amount(value: int, unit: str) -> str:
+    return f"{value / 1e6:.1f} MB" if unit == "bytes" else str(value)

@@ -1,0 +1,332 @@
+"""One node: the composition root of everything a PC does for the pool.
+
+Builds the parts from a placement and joins them; decides nothing itself. All state is owned by
+the loop ``run_node`` runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import engine
+from engine.domain import NodeId, SampledTokens
+from engine.errors import (
+    DaisyError,
+    ModelNotFoundError,
+    PlacementError,
+    RemoteProtocolError,
+    TransportError,
+)
+from engine.messages.codec import decode, encode_control, peek_type
+from engine.messages.control import (
+    PROTOCOL_VERSION,
+    SHARD_FORMAT,
+    BatchFailed,
+    Cancel,
+    ErrorReport,
+    Generate,
+    Hello,
+    MessageType,
+    Placement,
+    StageFailed,
+    StageReady,
+)
+from engine.pipeline.chat_text import load_chat_text
+from engine.pipeline.head import Head
+from engine.pipeline.placed_stage import PlacedStage, own_place, run_stage
+from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
+from engine.pipeline.stage_server import STAGE_FRAMES
+from engine.transport.websocket import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.messages.control import Message, StagePlace
+    from engine.transport.websocket import Connection
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """How one node runs.
+
+    Attributes:
+        node_id: Its name in placements.
+        host: Address to listen on.
+        port: 0 lets the system choose.
+        shard_folders: Where its shards lie; found by the SHA-256 of their manifests.
+        cpus: Processors its stage may use; None for all.
+    """
+
+    node_id: NodeId
+    host: str
+    port: int
+    shard_folders: tuple[Path, ...]
+    cpus: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    """One placement this node takes part in."""
+
+    stage: PlacedStage
+    head: Head | None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def run_node(
+    options: NodeOptions, on_listening: Callable[[str], None], stop: asyncio.Event
+) -> None:
+    """Run a node until it is told to stop.
+
+    Args:
+        options: How.
+        on_listening: Told the address, ``ws://host:port``, once peers may connect.
+        stop: Set from outside to end the node in good order.
+
+    Raises:
+        PortInUseError: The port is taken.
+        ModelNotFoundError: A shard folder is none.
+
+    Cancellation: ends the stage process and closes all connections.
+    """
+    folders = {f.manifest_sha256: f for f in map(open_shard_folder, options.shard_folders)}
+    async with asyncio.TaskGroup() as group:
+        endpoint = Endpoint(_hello(options.node_id), group)
+        node = _Node(options, folders, endpoint, group)
+        listener = await endpoint.listen(options.host, options.port, node.attend)
+        on_listening(f"ws://{options.host}:{listener.port}")
+        await stop.wait()
+        await node.end_placement()
+        await listener.close()
+
+
+def _hello(node_id: NodeId) -> Hello:
+    return Hello(
+        protocol_version=PROTOCOL_VERSION,
+        product_version=engine.__version__,
+        shard_format=SHARD_FORMAT,
+        node_id=node_id,
+        role="node",
+    )
+
+
+class _Node:
+    def __init__(
+        self,
+        options: NodeOptions,
+        folders: dict[str, ShardFolder],
+        endpoint: Endpoint,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._options = options
+        self._folders = folders
+        self._endpoint = endpoint
+        self._group = group
+        self._running: _Running | None = None
+        self._stack = AsyncExitStack()
+        self._placing = asyncio.Lock()
+
+    # ---- connections ------------------------------------------------------------------------
+
+    async def attend(self, connection: Connection) -> None:
+        """Serve one peer until it leaves; its requests end with it."""
+        async with asyncio.TaskGroup() as requests:
+            tasks: dict[str, asyncio.Task[None]] = {}
+            try:
+                while True:
+                    await self._dispatch(await connection.receive(), connection, requests, tasks)
+            except TransportError as error:
+                _logger.info("connection: %s", error.what)
+            finally:
+                for task in tasks.values():
+                    task.cancel()
+
+    async def _dispatch(
+        self,
+        frame: bytes,
+        connection: Connection,
+        requests: asyncio.TaskGroup,
+        tasks: dict[str, asyncio.Task[None]],
+    ) -> None:
+        kind = peek_type(frame)
+        running = self._running
+        if kind in STAGE_FRAMES:
+            if running is not None:
+                await self._accept(running, frame)
+        elif kind is MessageType.SAMPLED_TOKENS:
+            if running is not None and running.head is not None:
+                self._take_sampled(running.head, frame)
+        elif kind is not None:
+            await self._dispatch_control(decode(frame), connection, requests, tasks)
+
+    async def _dispatch_control(
+        self,
+        message: object,
+        connection: Connection,
+        requests: asyncio.TaskGroup,
+        tasks: dict[str, asyncio.Task[None]],
+    ) -> None:
+        match message:
+            case Generate():
+                task = requests.create_task(self._answer(message, connection))
+                tasks[message.request_id] = task
+                task.add_done_callback(lambda _: tasks.pop(message.request_id, None))
+            case Cancel():
+                if message.request_id in tasks and self._running and self._running.head:
+                    self._running.head.cancel(message.request_id)
+            case Placement():
+                requests.create_task(self._place(message, connection))
+            case BatchFailed() | StageFailed():
+                if self._running is not None and self._running.head is not None:
+                    self._running.head.on_failure(message)
+            case _:
+                raise RemoteProtocolError(
+                    f"{type(message).__name__} was sent to a node that did not ask for it."
+                )
+
+    async def _accept(self, running: _Running, frame: bytes) -> None:
+        try:
+            await running.stage.server.accept(frame)
+        except RemoteProtocolError:
+            raise
+        except DaisyError as error:
+            # The stage's own loop has told the head; the sender's connection is not at fault.
+            _logger.info("stage: a frame was dropped, %s", error.what)
+
+    @staticmethod
+    def _take_sampled(head: Head, frame: bytes) -> None:
+        tokens = decode(frame)
+        if isinstance(tokens, SampledTokens):
+            head.on_sampled(tokens, frame)
+
+    # ---- requests ---------------------------------------------------------------------------
+
+    async def _answer(self, request: Generate, connection: Connection) -> None:
+        async def send(message: Message) -> None:
+            await connection.send(encode_control(message))
+
+        try:
+            if self._running is None or self._running.head is None:
+                raise PlacementError(
+                    "No model is loaded on this PC.", "Load one, or ask the PC that is the head."
+                )
+            await self._running.head.answer(request, send)
+        except TransportError as error:
+            _logger.info("request: the asker is gone, %s", error.what)
+        except DaisyError as error:
+            await self._report(connection, error, request.request_id)
+
+    @staticmethod
+    async def _report(connection: Connection, error: DaisyError, request_id: str) -> None:
+        report = ErrorReport(
+            code=error.code, what=error.what, advice=error.advice, request_id=request_id
+        )
+        try:
+            await connection.send(encode_control(report))
+        except TransportError as lost:
+            _logger.info("request: the asker is gone, %s", lost.what)
+
+    # ---- placements -------------------------------------------------------------------------
+
+    async def _place(self, placement: Placement, connection: Connection) -> None:
+        """Carry out a placement and tell the placer how it went."""
+        async with self._placing:
+            answer: StageReady | StageFailed
+            index = 0
+            try:
+                place = own_place(placement, self._options.node_id)
+                index = place.stage_index
+                await self.end_placement()
+                stage = await self._start(placement, place)
+                answer = StageReady(
+                    epoch=placement.epoch, stage_index=index, description=stage.description
+                )
+            except DaisyError as error:
+                await self.end_placement()
+                answer = StageFailed(
+                    epoch=placement.epoch,
+                    stage_index=index,
+                    code=error.code,
+                    what=error.what,
+                    advice=error.advice,
+                )
+            try:
+                await connection.send(encode_control(answer))
+            except TransportError as error:
+                _logger.info("placement: the placer is gone, %s", error.what)
+
+    async def _start(self, placement: Placement, place: StagePlace) -> PlacedStage:
+        folder = self._folders.get(placement.manifest_sha256)
+        if folder is None:
+            raise ModelNotFoundError(
+                f"This PC has no shards named {placement.manifest_sha256[:12]}.",
+                "Copy or split the model there first.",
+            )
+        head: Head | None = None
+
+        async def send_own_head(frame: bytes) -> None:
+            message = decode(frame)
+            if head is None:
+                return
+            if isinstance(message, SampledTokens):
+                head.on_sampled(message, frame)
+            elif isinstance(message, BatchFailed | StageFailed):
+                head.on_failure(message)
+
+        stage = await self._stack.enter_async_context(
+            run_stage(
+                placement, place, folder, self._endpoint, send_own_head, self._options.cpus
+            )
+        )
+        tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
+        if place.stage_index == 0:
+            text = await asyncio.to_thread(load_chat_text, folder)
+            head = Head(text, placement, stage.server.accept)
+            tasks.start(head.run_loop())
+        tasks.start(_logged(stage.server.run_loop()))
+        if stage.next_link is not None:
+            tasks.start(_logged(stage.server.watch_loop(stage.next_link.receive)))
+        self._running = _Running(stage, head)
+        return stage
+
+    async def end_placement(self) -> None:
+        """End the running placement, if there is one: its requests, its process, its links."""
+        running, self._running = self._running, None
+        if running is not None and running.head is not None:
+            running.head.stop()
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+
+class _CancelledAtEnd:
+    """Tasks of the node's group that end with a placement."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> _CancelledAtEnd:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def start(self, coroutine) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+        self._tasks.append(self._group.create_task(coroutine))
+
+
+async def _logged(coroutine) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    """Run a loop whose end is reported elsewhere."""
+    try:
+        await coroutine
+    except DaisyError as error:
+        _logger.warning("stage: ended, %s", error.what)

@@ -1,0 +1,96 @@
+"""The text side of a model on the head: requests to ids, ids to text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import UsageError
+from engine.models.detokenizer import IncrementalDetokenizer
+from engine.models.files import open_text_folder
+from engine.models.stopping import StopStrings
+from engine.models.template_files import load_chat_template
+from engine.models.tokenizer import Tokenizer, load_tokenizer
+from engine.pipeline.reply import Reply
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from engine.messages.control import Generate
+    from engine.models.chat_template import ChatTemplate
+    from engine.pipeline.shard_folder import ShardFolder
+
+
+@dataclass(frozen=True, slots=True)
+class ChatText:
+    """A model's tokenizer, template and ends.
+
+    Attributes:
+        tokenizer: The model's own.
+        template: Its chat templates; there may be none.
+        stop_ids: The ids that end an answer.
+    """
+
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    stop_ids: frozenset[int]
+
+    def prompt_ids(self, request: Generate, now: datetime) -> list[int]:
+        """Return the ids of a request's prompt.
+
+        Args:
+            request: Messages, or a raw prompt.
+            now: Local time, for templates that write the date.
+
+        Raises:
+            UsageError: It has both or neither, or is empty.
+            ChatTemplateError: The model has no template for it, or the template fails.
+
+        Thread: any; may take a second for a very long text.
+        """
+        if (request.messages is None) == (request.prompt is None):
+            raise UsageError("A request has either messages or a prompt.")
+        if request.messages is None:
+            ids = self.tokenizer.encode(request.prompt or "", add_special_tokens=True)
+        else:
+            messages: list[dict[str, Any]] = [
+                {"role": message.role, "content": message.content} for message in request.messages
+            ]
+            text = self.template.render(messages, now=now, tools=request.tools)
+            ids = self.tokenizer.encode(text, add_special_tokens=False)
+        if not ids:
+            raise UsageError("The prompt is empty.", "Write something.")
+        return ids
+
+    def new_reply(self, request: Generate, prompt_ids: list[int], max_tokens: int) -> Reply:
+        """Begin the answer to a request.
+
+        Args:
+            request: Its stop strings count, and whether it is a raw completion.
+            prompt_ids: A raw completion's text goes on where the prompt's ends.
+            max_tokens: From ``check_max_tokens``.
+        """
+        context = [] if request.messages is not None else prompt_ids
+        return Reply(
+            IncrementalDetokenizer(self.tokenizer.decode, context, self.tokenizer.byte_ids),
+            StopStrings(request.stop),
+            frozenset() if request.ignore_eos else self.stop_ids,
+            max_tokens,
+        )
+
+
+def load_chat_text(folder: ShardFolder) -> ChatText:
+    """Load the text side of the model whose shards a folder holds.
+
+    Args:
+        folder: With the text files the splitter carried along.
+
+    Raises:
+        TokenizerError: There is no tokenizer, or it is damaged.
+
+    Thread: any; takes about a second.
+    """
+    model = folder.manifest.model
+    files = open_text_folder(folder.text_folder, model.name)
+    tokenizer = load_tokenizer(files)
+    return ChatText(tokenizer, load_chat_template(files), frozenset(model.eos_token_ids))
