@@ -57,7 +57,9 @@ def _needed_bytes(xml: Path) -> int:
             raise ModelFileError(f"{xml} has {size} bytes and is not an OpenVINO IR.")
         if not text[-_EDGE_BYTES:].rstrip().endswith(b"</net>"):
             raise ModelFileError(f"{xml} ends in the middle, after {size} bytes.")
-        return max((_end(xml, m[1], m[2]) for m in _EXTENT.finditer(text)), default=0)
+        # Copies: the map can't be closed while a match looks at it.
+        extents = {(found[1], found[2]) for found in _EXTENT.finditer(text)}
+    return max((_end(xml, offset, length) for offset, length in extents), default=0)
 
 
 def _end(xml: Path, offset: bytes, size: bytes) -> int:
