@@ -132,7 +132,7 @@ def split_model(
     with _appearing_whole(out) as folder:
         writer = _Writer(analysis, folder, report, check_cancelled)
         shards = [writer.write_shard(layers) for layers in ranges]
-        golden = writer.write_golden(ranges, weights.layers) if order.has_golden else None
+        golden = writer.write_golden(ranges, weights) if order.has_golden else None
         texts = tuple(writer.copy_text(name, Path(file)) for name, file in order.text_files)
         manifest = Manifest(
             format=MANIFEST_FORMAT,
@@ -293,12 +293,15 @@ class _Writer:
         )
 
     def write_golden(
-        self, ranges: tuple[LayerRange, ...], layer_bytes: tuple[int, ...]
+        self, ranges: tuple[LayerRange, ...], weights: WeightBytes
     ) -> GoldenVectors:
         token_ids = golden_token_ids(_vocab_size(self._analysis))
         stops = frozenset(layers.stop for layers in ranges)
+        # The head is repacked with the last layer, and may be as large as five of them.
+        layer_bytes = (*weights.layers[:-1], weights.layers[-1] + weights.head)
         groups = group_layers(layer_bytes, stops)
         (self._folder / "golden").mkdir()
+        self._report(Progress("golden", 0, len(layer_bytes)))
         entries: list[GoldenBoundary] = []
         run = golden_run(self._analysis, groups, token_ids, self._check_cancelled)
         for group, value in run:
