@@ -1,0 +1,244 @@
+"""One sequence's life at the head: its state, its tokens, and how far they are computed.
+
+Two rules. Every change of state goes through ``TRANSITIONS``; a pair that is not in it is a fault
+of ours and raises in one place. A committed token is never taken back: a rewind says only that
+the caches are valid no further, and what lies beyond is computed again.
+
+The tokens of a sequence are three runs, kept by two counters::
+
+    0          num_computed          num_scheduled          num_tokens
+    | computed | in a micro-batch now | to be scheduled next |
+    the prompt comes first; everything from num_prompt_tokens on is the answer
+
+Prefill and decode are the same thing to the caches: decode is the case of one token to go. A
+sequence that is replayed after a failure prefills prompt and answer alike.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.errors import ContextTooLongError, LocalProtocolError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as OrderedItems
+
+    from numpy.typing import NDArray
+
+    from engine.domain import SequenceId, SequenceStep
+
+
+class SequenceState(Enum):
+    """Where a sequence is in its life."""
+
+    WAITING = auto()  # queued; no stage holds anything for it
+    PREFILL = auto()  # running; the newest token is not sampled from yet
+    DECODE = auto()  # running; one new token at a time
+    FINISHED = auto()
+    CANCELLED = auto()
+    FAILED = auto()
+
+
+class SequenceInput(Enum):
+    """What can happen to a sequence."""
+
+    ADMIT = auto()  # there is room in the caches
+    COMMIT = auto()  # the last stage drew the next token
+    REWIND = auto()  # the caches are valid no further than a given length
+    PREEMPT = auto()  # its room in the caches goes to an older sequence
+    FINISH = auto()  # a stop token, a stop string, or the token limit
+    CANCEL = auto()  # the asker wants no more
+    FAIL = auto()  # a stage could not compute it
+
+
+TRANSITIONS: dict[tuple[SequenceState, SequenceInput], SequenceState] = {
+    (SequenceState.WAITING, SequenceInput.ADMIT): SequenceState.PREFILL,
+    (SequenceState.WAITING, SequenceInput.CANCEL): SequenceState.CANCELLED,
+    (SequenceState.PREFILL, SequenceInput.COMMIT): SequenceState.DECODE,
+    (SequenceState.PREFILL, SequenceInput.REWIND): SequenceState.PREFILL,
+    (SequenceState.PREFILL, SequenceInput.PREEMPT): SequenceState.WAITING,
+    (SequenceState.PREFILL, SequenceInput.CANCEL): SequenceState.CANCELLED,
+    (SequenceState.PREFILL, SequenceInput.FAIL): SequenceState.FAILED,
+    (SequenceState.DECODE, SequenceInput.COMMIT): SequenceState.DECODE,
+    (SequenceState.DECODE, SequenceInput.REWIND): SequenceState.PREFILL,
+    (SequenceState.DECODE, SequenceInput.PREEMPT): SequenceState.WAITING,
+    (SequenceState.DECODE, SequenceInput.FINISH): SequenceState.FINISHED,
+    (SequenceState.DECODE, SequenceInput.CANCEL): SequenceState.CANCELLED,
+    (SequenceState.DECODE, SequenceInput.FAIL): SequenceState.FAILED,
+}
+
+
+def check_max_tokens(max_tokens: int | None, prompt_tokens: int, context_tokens: int) -> int:
+    """Return how many tokens the answer may have; nothing is reserved for them.
+
+    Args:
+        max_tokens: As asked, from 1; None means until the context is full. More than fits is
+            cut to what fits.
+        prompt_tokens: Tokens of the rendered prompt.
+        context_tokens: Tokens the model can hold, prompt and answer together.
+
+    Raises:
+        UsageError: ``max_tokens`` is 0 or negative.
+        ContextTooLongError: The prompt leaves no room for a single token.
+    """
+    if max_tokens is not None and max_tokens < 1:
+        raise UsageError(f"max_tokens is {max_tokens}; it must be 1 or more, or left out.")
+    room = context_tokens - prompt_tokens
+    if room < 1:
+        raise ContextTooLongError(prompt_tokens, context_tokens)
+    return room if max_tokens is None else min(max_tokens, room)
+
+
+class Sequence:
+    """A prompt and the answer being extended from it.
+
+    Attributes:
+        sequence_id: Given out by the head.
+        num_prompt_tokens: Where the answer begins.
+        max_output_tokens: The answer ends there at the latest.
+        state: Changed by ``advance`` only.
+        arrival: Its number in order of arrival; set by the scheduler.
+        num_computed_tokens: Confirmed to be in the caches of every stage.
+        num_scheduled_tokens: Those, and what is in a micro-batch now.
+    """
+
+    __slots__ = (
+        "_token_ids",
+        "arrival",
+        "max_output_tokens",
+        "num_computed_tokens",
+        "num_prompt_tokens",
+        "num_scheduled_tokens",
+        "sequence_id",
+        "state",
+    )
+
+    def __init__(
+        self,
+        sequence_id: SequenceId,
+        prompt_ids: OrderedItems[int],
+        max_output_tokens: int,
+        output_ids: OrderedItems[int] = (),
+    ) -> None:
+        """Begin to wait.
+
+        Args:
+            sequence_id: Given out by the head.
+            prompt_ids: Token ids of the rendered prompt, at least one.
+            max_output_tokens: From ``check_max_tokens``.
+            output_ids: What is already committed, where an answer goes on after a failure.
+
+        Raises:
+            UsageError: The prompt is empty.
+            LocalProtocolError: The answer already has all the tokens it may have.
+        """
+        if not prompt_ids:
+            raise UsageError("The prompt is empty; there is nothing to continue.")
+        if len(output_ids) >= max_output_tokens:
+            raise LocalProtocolError(
+                f"Sequence {sequence_id} may have {max_output_tokens} tokens of answer and "
+                f"already has {len(output_ids)}."
+            )
+        self.sequence_id = sequence_id
+        self.num_prompt_tokens = len(prompt_ids)
+        self.max_output_tokens = max_output_tokens
+        self.state = SequenceState.WAITING
+        self.arrival = 0
+        self.num_computed_tokens = 0
+        self.num_scheduled_tokens = 0
+        self._token_ids = [*prompt_ids, *output_ids]
+
+    @property
+    def num_tokens(self) -> int:
+        """Committed tokens, prompt and answer together."""
+        return len(self._token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Committed tokens of the answer."""
+        return len(self._token_ids) - self.num_prompt_tokens
+
+    @property
+    def max_length(self) -> int:
+        """Tokens it has at most when it ends, prompt and answer together."""
+        return self.num_prompt_tokens + self.max_output_tokens
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether the answer has all the tokens it may have."""
+        return self.num_output_tokens >= self.max_output_tokens
+
+    @property
+    def output_ids(self) -> tuple[int, ...]:
+        """The committed answer."""
+        return tuple(self._token_ids[self.num_prompt_tokens :])
+
+    def token_ids(self, start: int, stop: int) -> NDArray[np.int32]:
+        """Return the committed ids of positions ``[start, stop)``, int32 ``[stop - start]``."""
+        return np.array(self._token_ids[start:stop], dtype=np.int32)
+
+    def advance(self, event: SequenceInput) -> None:
+        """Go to the state the table gives.
+
+        Args:
+            event: What happened.
+
+        Raises:
+            LocalProtocolError: It can't happen in this state.
+        """
+        after = TRANSITIONS.get((self.state, event))
+        if after is None:
+            raise LocalProtocolError(
+                f"Sequence {self.sequence_id} is {self.state.name} and got {event.name}."
+            )
+        self.state = after
+
+    def schedule(self, num_tokens: int) -> None:
+        """Note that the next tokens went into a micro-batch."""
+        self.num_scheduled_tokens += num_tokens
+
+    def confirm(self, num_tokens: int) -> None:
+        """Note that the oldest tokens in flight are in every stage's cache."""
+        self.num_computed_tokens += num_tokens
+
+    def commit(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Append what the last stage drew, up to the limit of the answer.
+
+        Args:
+            token_ids: In order; with drafts, those that hold.
+
+        Returns:
+            The ids that were appended.
+        """
+        self.advance(SequenceInput.COMMIT)
+        fitting = token_ids[: self.max_output_tokens - self.num_output_tokens]
+        self._token_ids.extend(fitting)
+        return fitting
+
+    def rewind(self, length: int) -> None:
+        """Note that the caches are valid for ``[0, length)`` only, and nothing is in flight.
+
+        Args:
+            length: From 0 to ``num_computed_tokens``.
+
+        Raises:
+            LocalProtocolError: It is not.
+        """
+        if not 0 <= length <= self.num_computed_tokens:
+            raise LocalProtocolError(
+                f"Sequence {self.sequence_id} can't be rewound to {length}: "
+                f"{self.num_computed_tokens} of its tokens are computed."
+            )
+        self.num_computed_tokens = self.num_scheduled_tokens = length
+
+    def is_consistent_with(self, steps: tuple[SequenceStep, ...]) -> bool:
+        """Whether the steps in flight lead from the one counter to the other without a gap."""
+        reached = self.num_computed_tokens
+        for step in steps:
+            if step.past_len != reached:
+                return False
+            reached += step.num_tokens
+        return reached == self.num_scheduled_tokens <= self.num_tokens

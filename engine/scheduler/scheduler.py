@@ -1,0 +1,398 @@
+"""Which sequences form the next micro-batch, and what its answer means.
+
+Owns the queue, the running sequences and the record of what is in flight; knows no clock, no
+socket, no model. The head drives it with three verbs: ``next_micro_batch``, send it down the
+chain, ``apply`` what comes back.
+
+Fairness is two orders. The queue is strictly first come, first served: a short prompt does not
+overtake a long one that waits for room. Among running sequences the one served longest ago comes
+first, whether it decodes or prefills, so neither can starve the other.
+
+Room in the caches is given as tokens come. When it runs out, the youngest sequence that is not in
+flight goes back to the queue and is computed again later; the oldest goes on, so everything ends.
+
+The head keeps two duties: before a frame with a step of ``past_len`` 0 it sends ``OpenSequence``
+(also for a sequence that comes back), and before any frame ``CloseSequence`` for what
+``take_preempted`` returns and for each sequence that ended.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.domain import MicroBatch, SequenceStep
+from engine.errors import KVCacheFullError, LocalProtocolError, RemoteProtocolError
+from engine.scheduler.in_flight import InFlight
+from engine.scheduler.kv_budget import KVBudget
+from engine.scheduler.request import Sequence, SequenceInput, SequenceState
+
+if TYPE_CHECKING:
+    from engine.domain import SampledRow, SampledTokens, SequenceId
+    from engine.scheduler.limits import SchedulerLimits
+
+_BY_ARRIVAL = attrgetter("arrival")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLoad:
+    """How busy the scheduler is."""
+
+    num_waiting: int
+    num_running: int
+    num_batches_in_flight: int
+    free_blocks: int
+    total_blocks: int
+
+
+class Scheduler:
+    """The sequences of one placement epoch."""
+
+    def __init__(self, limits: SchedulerLimits, epoch: int) -> None:
+        """Begin with none.
+
+        Args:
+            limits: Of the placement; checked here.
+            epoch: Of the placement. The next one takes a new scheduler, which is given what
+                ``withdraw`` of the old one returns; answers of another epoch are dropped.
+        """
+        self._limits = limits.checked()
+        self._epoch = epoch
+        self._budget = KVBudget(limits.max_tokens, limits.block_tokens)
+        self._waiting: list[Sequence] = []  # in order of arrival
+        self._running: dict[SequenceId, Sequence] = {}  # served longest ago first
+        self._in_flight = InFlight()
+        self._preempted: list[SequenceId] = []
+        self._num_batches = 0
+        self._num_arrivals = 0
+        self.num_stale_results = 0  # batches and rows dropped; of interest when it grows
+
+    # ---- sequences come and go -----------------------------------------------------------------
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence.
+
+        Args:
+            sequence: New, or withdrawn from another scheduler; it waits.
+
+        Raises:
+            LocalProtocolError: It does not wait, or its id is in use.
+            KVCacheFullError: Alone in the caches it would not fit to its end.
+        """
+        if sequence.state is not SequenceState.WAITING or self._find(sequence.sequence_id):
+            raise LocalProtocolError(
+                f"Sequence {sequence.sequence_id} can't be queued: it is "
+                f"{sequence.state.name}, or its id is in use."
+            )
+        required_blocks = self._budget.blocks_for(sequence.max_length)
+        if required_blocks > self._budget.total_blocks:
+            raise KVCacheFullError(required_blocks, self._budget.total_blocks)
+        self._num_arrivals += 1
+        sequence.arrival = self._num_arrivals
+        self._waiting.append(sequence)
+
+    def cancel(self, sequence_id: SequenceId) -> None:
+        """End a sequence that is no longer wanted; nothing happens for one that is not here."""
+        self._end(sequence_id, SequenceInput.CANCEL)
+
+    def finish(self, sequence_id: SequenceId) -> None:
+        """End a sequence at a stop token or string; nothing happens for one that is not here.
+
+        One that reaches its token limit is ended by ``apply`` already.
+        """
+        self._end(sequence_id, SequenceInput.FINISH)
+
+    def fail(self, batch_id: int) -> tuple[SequenceId, ...]:
+        """End every sequence of a micro-batch that failed.
+
+        Returns:
+            The sequences that are ended by it.
+        """
+        failed = self._drop_batch(batch_id)
+        for sequence_id in failed:
+            self._end(sequence_id, SequenceInput.FAIL)
+        return failed
+
+    def replay(self, batch_id: int) -> tuple[SequenceId, ...]:
+        """Compute every sequence of a micro-batch that failed again from its beginning.
+
+        Returns:
+            The sequences that begin again; their committed tokens stay.
+        """
+        replayed = self._drop_batch(batch_id)
+        for sequence_id in replayed:
+            self.rewind(sequence_id, 0)
+        return replayed
+
+    def rewind(self, sequence_id: SequenceId, length: int) -> None:
+        """Take a running sequence's caches as valid for ``[0, length)`` only.
+
+        What it has in flight is dropped when it comes back.
+
+        Args:
+            sequence_id: Of a running sequence.
+            length: From 0 to the number of tokens computed.
+
+        Raises:
+            LocalProtocolError: It is not running, or not that far.
+        """
+        sequence = self._running.get(sequence_id)
+        if sequence is None:
+            raise LocalProtocolError(f"Sequence {sequence_id} is not running.")
+        sequence.rewind(length)
+        sequence.advance(SequenceInput.REWIND)
+        self._in_flight.strike_out(sequence_id)
+
+    def withdraw(self) -> tuple[Sequence, ...]:
+        """Hand back every sequence that has not ended, in order of arrival, ready to be queued."""
+        for sequence in list(self._running.values()):
+            self._requeue(sequence)
+        withdrawn = tuple(self._waiting)
+        self._waiting.clear()
+        self._preempted.clear()
+        self._in_flight.clear()
+        return withdrawn
+
+    # ---- the two verbs of the loop -------------------------------------------------------------
+
+    def next_micro_batch(self) -> MicroBatch | None:
+        """Return the next micro-batch and count it as in flight.
+
+        Returns:
+            Decodes first, then prefill chunks; ``token_ids`` int32 ``[num_tokens]``. None where
+            nothing is ready, or as much as is allowed is in flight.
+        """
+        if len(self._in_flight) >= self._limits.batches_in_flight:
+            return None
+        self._admit()
+        steps = self._next_steps()
+        if not steps:
+            return None
+        batch = MicroBatch(
+            batch_id=self._num_batches,
+            epoch=self._epoch,
+            steps=tuple(steps),
+            token_ids=np.concatenate([
+                self._running[step.sequence_id].token_ids(
+                    step.past_len, step.past_len + step.num_tokens
+                )
+                for step in steps
+            ]),
+        )
+        self._num_batches += 1
+        self._in_flight.record(batch.batch_id, batch.steps)
+        for step in steps:
+            sequence = self._running.pop(step.sequence_id)
+            sequence.schedule(step.num_tokens)
+            self._running[step.sequence_id] = sequence  # served last
+        return batch
+
+    def apply(self, result: SampledTokens) -> list[tuple[SequenceId, tuple[int, ...]]]:
+        """Take the last stage's answer to a micro-batch.
+
+        Args:
+            result: Of any batch; one that is not in flight, or of another epoch, is dropped and
+                counted, and so is the row of a sequence that was struck out.
+
+        Returns:
+            The sequences that have new tokens, with these, in the order of the batch. A sequence
+            at its limit is finished.
+
+        An answer that does not fit the batch raises ``RemoteProtocolError``; nothing is changed.
+        """
+        steps = self._in_flight.steps(result.batch_id)
+        if steps is None or result.epoch != self._epoch:
+            self.num_stale_results += 1
+            return []
+        rows = {row.sequence_id: row for row in result.rows}
+        for step in steps.values():
+            self._check_answer(step, rows.get(step.sequence_id))
+        self._in_flight.forget(result.batch_id)
+        self.num_stale_results += len(rows.keys() - steps.keys())
+        committed = []
+        for step in steps.values():
+            sequence = self._running[step.sequence_id]
+            sequence.confirm(step.num_tokens)
+            if step.num_logits:
+                new_ids = sequence.commit(rows[step.sequence_id].token_ids)
+                committed.append((step.sequence_id, new_ids))
+                if sequence.is_at_limit:
+                    self.finish(step.sequence_id)
+        return committed
+
+    def take_preempted(self) -> tuple[SequenceId, ...]:
+        """Return the sequences sent back to the queue since the last call.
+
+        The stages must free what they hold for them before the next micro-batch arrives.
+        """
+        preempted = tuple(self._preempted)
+        self._preempted.clear()
+        return preempted
+
+    def queue_place(self, sequence_id: SequenceId) -> int | None:
+        """Return a sequence's place in the queue, from 1; None for one that does not wait."""
+        for place, sequence in enumerate(self._waiting, start=1):
+            if sequence.sequence_id == sequence_id:
+                return place
+        return None
+
+    def load(self) -> SchedulerLoad:
+        """Count what is waiting, running and in flight."""
+        return SchedulerLoad(
+            num_waiting=len(self._waiting),
+            num_running=len(self._running),
+            num_batches_in_flight=len(self._in_flight),
+            free_blocks=self._budget.free_blocks,
+            total_blocks=self._budget.total_blocks,
+        )
+
+    def check_integrity(self) -> None:
+        """Check what must hold between any two calls; cheap enough for whenever nothing runs.
+
+        Raises:
+            LocalProtocolError: Blocks, queue and record of what is in flight disagree.
+        """
+        checks = {
+            "blocks are lost": not self._budget.is_whole,
+            "blocks are held for what does not run": self._holders_differ(),
+            "the queue is out of order": self._is_queue_out_of_order(),
+            "steps in flight and counters disagree": self._are_counters_wrong(),
+        }
+        problems = [problem for problem, is_wrong in checks.items() if is_wrong]
+        if problems:
+            raise LocalProtocolError(f"The scheduler is inconsistent: {', '.join(problems)}.")
+
+    # ---- forming a micro-batch -----------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Let sequences in from the front of the queue while there is room."""
+        while self._waiting and len(self._running) < self._limits.max_sequences:
+            sequence = self._waiting[0]
+            # A block beside its tokens, so that it is not sent back at the first step; but never
+            # more than it can come to.
+            beside = sequence.num_tokens + self._limits.block_tokens
+            if self._budget.blocks_for(min(beside, sequence.max_length)) > self._budget.free_blocks:
+                return
+            self._budget.reserve(sequence.sequence_id, sequence.num_tokens)
+            sequence.advance(SequenceInput.ADMIT)
+            self._running[sequence.sequence_id] = self._waiting.pop(0)
+
+    def _next_steps(self) -> list[SequenceStep]:
+        """Choose steps, served longest ago first; return decodes before prefill chunks."""
+        max_steps = -(-len(self._running) // self._limits.num_groups)
+        num_free_rows = self._limits.max_batch_tokens
+        chosen: dict[SequenceId, SequenceStep] = {}
+        for sequence in list(self._running.values()):
+            if len(chosen) == max_steps:
+                break
+            # A row stays free for each sequence that may still come.
+            step = self._step_of(sequence, num_free_rows - (max_steps - len(chosen) - 1))
+            if step is not None and self._has_room(sequence, step, chosen):
+                chosen[sequence.sequence_id] = step
+                num_free_rows -= step.num_tokens
+        return sorted(
+            chosen.values(),
+            key=lambda step: self._running[step.sequence_id].state is SequenceState.PREFILL,
+        )
+
+    def _step_of(self, sequence: Sequence, max_tokens: int) -> SequenceStep | None:
+        """Return a sequence's next step; None where it waits for an answer, or is preempted."""
+        num_left = sequence.num_tokens - sequence.num_scheduled_tokens
+        in_flight = self._in_flight.steps_of(sequence.sequence_id)
+        is_ready = sequence.sequence_id in self._running and num_left > 0
+        if not is_ready or len(in_flight) >= self._limits.max_chunks_in_flight:
+            return None
+        num_tokens = min(num_left, self._limits.chunk_tokens, max_tokens)
+        return SequenceStep(
+            sequence_id=sequence.sequence_id,
+            past_len=sequence.num_scheduled_tokens,
+            num_tokens=num_tokens,
+            num_logits=int(num_tokens == num_left),
+        )
+
+    def _has_room(
+        self, sequence: Sequence, step: SequenceStep, chosen: dict[SequenceId, SequenceStep]
+    ) -> bool:
+        """Reserve a step's room, sending younger sequences back to the queue if need be."""
+        while not self._budget.reserve(sequence.sequence_id, step.past_len + step.num_tokens):
+            younger = [
+                other
+                for other in self._running.values()
+                if other.arrival > sequence.arrival
+                and other.sequence_id not in chosen
+                and not self._in_flight.steps_of(other.sequence_id)
+            ]
+            if not younger:
+                return False
+            victim = max(younger, key=_BY_ARRIVAL)
+            self._requeue(victim)
+            self._preempted.append(victim.sequence_id)
+        return True
+
+    # ---- bookkeeping ---------------------------------------------------------------------------
+
+    def _find(self, sequence_id: SequenceId) -> Sequence | None:
+        waiting = (other for other in self._waiting if other.sequence_id == sequence_id)
+        return self._running.get(sequence_id) or next(waiting, None)
+
+    def _end(self, sequence_id: SequenceId, event: SequenceInput) -> None:
+        sequence = self._find(sequence_id)
+        if sequence is None:
+            return
+        sequence.advance(event)
+        if self._running.pop(sequence_id, None) is None:
+            self._waiting.remove(sequence)
+        self._budget.release(sequence_id)
+        self._in_flight.strike_out(sequence_id)
+
+    def _requeue(self, sequence: Sequence) -> None:
+        sequence.advance(SequenceInput.PREEMPT)
+        sequence.rewind(0)
+        del self._running[sequence.sequence_id]
+        self._budget.release(sequence.sequence_id)
+        insort(self._waiting, sequence, key=_BY_ARRIVAL)
+
+    def _drop_batch(self, batch_id: int) -> tuple[SequenceId, ...]:
+        steps = self._in_flight.steps(batch_id)
+        if steps is None:
+            self.num_stale_results += 1
+            return ()
+        self._in_flight.forget(batch_id)
+        return tuple(steps)
+
+    def _check_answer(self, step: SequenceStep, row: SampledRow | None) -> None:
+        """Check that a row is the answer to a step.
+
+        Raises:
+            RemoteProtocolError: It is not, or an earlier chunk has not been answered.
+        """
+        if self._running[step.sequence_id].num_computed_tokens != step.past_len:
+            raise RemoteProtocolError(
+                f"The answer for sequence {step.sequence_id} from {step.past_len} came before "
+                f"that to an earlier micro-batch."
+            )
+        expected = (step.past_len + step.num_tokens - step.num_logits + 1, step.num_logits)
+        if step.num_logits and (
+            row is None or (row.first_position, len(row.token_ids)) != expected
+        ):
+            raise RemoteProtocolError(
+                f"Sequence {step.sequence_id} should have {expected[1]} tokens from position "
+                f"{expected[0]} and got {row}."
+            )
+
+    def _holders_differ(self) -> bool:
+        return self._budget.holders() != self._running.keys()
+
+    def _is_queue_out_of_order(self) -> bool:
+        arrivals = [sequence.arrival for sequence in self._waiting]
+        return arrivals != sorted(set(arrivals))
+
+    def _are_counters_wrong(self) -> bool:
+        return not all(
+            sequence.is_consistent_with(self._in_flight.steps_of(sequence.sequence_id))
+            for sequence in self._running.values()
+        )
