@@ -313,7 +313,8 @@ def _refuse_other_paths(connection: ServerConnection, request: Request) -> Respo
 
 
 def _why_closed(closed: ConnectionClosed) -> TransportError:
-    if closed.sent is not None and closed.sent.code in _FAULT_CODES:
+    is_answer = closed.rcvd_then_sent  # a close frame is answered with the code it came with
+    if closed.sent is not None and closed.sent.code in _FAULT_CODES and not is_answer:
         return RemoteProtocolError(f"It sent no message of Daisy's: {shown(closed.sent.reason)}.")
     if closed.rcvd is None:
         return PeerUnreachableError("The connection was lost.")
@@ -325,7 +326,7 @@ def _why_closed(closed: ConnectionClosed) -> TransportError:
 
 def _why_no_handshake(exc: InvalidHandshake) -> TransportError:
     if isinstance(exc.__cause__, EOFError):
-        return PeerUnreachableError("It closed the connection before it answered.")
+        return PeerUnreachableError("It closed the connection without a whole answer.")
     if isinstance(exc, InvalidStatus) and exc.response.status_code >= 500:
         return PeerUnreachableError(f"It is not ready: HTTP {exc.response.status_code}.")
     return RemoteProtocolError(f"It does not answer as Daisy does: {shown(str(exc))}.")
