@@ -1,0 +1,136 @@
+"""What a stage process answers, with a real stage behind it."""
+
+import msgspec
+import numpy as np
+import openvino as ov
+import pytest
+
+from engine.domain import LayerRange, SampledTokens, SequenceId
+from engine.errors import RemoteProtocolError
+from engine.messages.codec import Unknown, decode, peek_batch
+from engine.messages.control import (
+    BatchFailed,
+    CloseSequence,
+    KVUsageReport,
+    OpenSequence,
+    Ping,
+    ReportKVUsage,
+)
+from engine.sampling.parameters import SamplingParameters
+from engine.splitter.analysis import analyse
+from engine.splitter.cut import cut_shard
+from engine.stages.loading import load_stage
+from engine.stages.service import StageService
+from tests.unit.stages.running import MODELS, PROMPTS, batch, plain_greedy, whole
+
+
+def opening(sequence, **sampling):
+    return OpenSequence(
+        epoch=1,
+        sequence_id=SequenceId(sequence),
+        num_prompt_tokens=5,
+        sampling=SamplingParameters(**sampling),
+    )
+
+
+@pytest.fixture(scope="module")
+def stage():
+    return load_stage(whole("llama", "paged", max_tokens=96, max_sequences=1))
+
+
+@pytest.fixture
+def service(stage):
+    yield StageService(stage)
+    for sequence in range(8):
+        stage.release(SequenceId(sequence))
+
+
+def test_the_last_stage_answers_tokens(service):
+    assert service.answer(opening(1)) is None
+    work = batch((1, 0, PROMPTS[0], 1))
+    answer = service.answer(work)
+    drawn = decode(answer)
+    assert isinstance(drawn, SampledTokens)
+    assert (drawn.batch_id, drawn.epoch) == (work.batch_id, work.epoch)
+    assert drawn.rows[0].token_ids == tuple(plain_greedy("llama", PROMPTS[0], 1))
+    assert drawn.rows[0].first_position == 5
+    assert peek_batch(answer).compute_us > 0
+
+
+def test_a_batch_without_logits_is_answered_without_rows(service):
+    service.answer(opening(1))
+    assert decode(service.answer(batch((1, 0, PROMPTS[0], 0)))).rows == ()
+
+
+def test_another_stage_answers_the_same_batch_with_its_hidden_states(tmp_path):
+    analysis = analyse(ov.Core(), MODELS / "llama" / "openvino_model.xml")
+    layers = LayerRange(0, 2)
+    xml = tmp_path / "s.xml"
+    ov.save_model(cut_shard(analysis, layers).model, xml, compress_to_fp16=False)
+    request = whole("llama", "paged", xml_path=str(xml), layers=layers, is_last=False)
+    service = StageService(load_stage(request))
+    service.answer(opening(1))
+    work = batch((1, 0, PROMPTS[0], 1))
+    answer = decode(service.answer(work))
+    assert answer.steps == work.steps
+    assert answer.token_ids.tolist() == PROMPTS[0]
+    assert answer.hidden_states.shape == (5, 64)
+    assert np.isfinite(answer.hidden_states).all()
+
+
+def test_a_failed_batch_is_told_and_the_next_one_runs(service):
+    """A full cache, then a sequence that goes on where nothing is cached."""
+    service.answer(opening(1))
+    full = decode(service.answer(batch((1, 0, [3] * 129, 1))))
+    assert isinstance(full, BatchFailed)
+    assert (full.code, full.sequence_ids) == ("kv_cache_full", (1,))
+    assert full.what
+    assert full.advice
+    beyond = decode(service.answer(batch((1, 9, [3], 1))))
+    assert beyond.code == "local_protocol"
+    assert isinstance(decode(service.answer(batch((1, 0, [3], 1)))), SampledTokens)
+
+
+def test_a_closed_sequence_gives_its_blocks_back(service):
+    service.answer(opening(1))
+    service.answer(batch((1, 0, PROMPTS[0], 0)))
+    usage = decode(service.answer(ReportKVUsage()))
+    assert isinstance(usage, KVUsageReport)
+    assert (usage.usage.used_blocks, usage.usage.num_sequences) == (1, 1)
+    assert service.answer(CloseSequence(epoch=1, sequence_id=SequenceId(1))) is None
+    assert decode(service.answer(ReportKVUsage())).usage.used_blocks == 0
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"temperature": 1e-45},
+        {"temperature": 1e-6, "top_p": 1e-6},
+        {"temperature": 100.0, "top_k": 1},
+        {"temperature": 0.0, "min_p": 1.0},
+    ],
+)
+def test_an_extreme_setting_does_not_spoil_the_next_request(service, sampling):
+    """A temperature near zero must be greedy, not NaN."""
+    service.answer(opening(1, **sampling))
+    service.answer(opening(2))
+    work = batch((1, 0, PROMPTS[0], 1), (2, 0, PROMPTS[0], 1))
+    rows = decode(service.answer(work)).rows
+    assert rows[0].token_ids == rows[1].token_ids
+    again = batch((1, 0, PROMPTS[0], 1), (2, 0, PROMPTS[0], 1))
+    assert decode(service.answer(again)).rows == rows
+
+
+def test_a_message_of_another_place_ends_the_service(service):
+    assert service.answer(Unknown(1001)) is None
+    with pytest.raises(RemoteProtocolError, match="Ping"):
+        service.answer(Ping(number=1))
+
+
+def test_the_description_survives_the_pipe(service, stage):
+    assert (
+        msgspec.msgpack.decode(
+            msgspec.msgpack.encode(stage.description), type=type(stage.description)
+        )
+        == stage.description
+    )

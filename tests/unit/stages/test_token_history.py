@@ -1,0 +1,100 @@
+"""The last stage draws from each row given exactly the tokens before it."""
+
+import numpy as np
+import pytest
+
+from engine.domain import SampledRow, SequenceId
+from engine.errors import InferenceError, LocalProtocolError
+from engine.messages.control import OpenSequence
+from engine.sampling.parameters import SamplingParameters
+from engine.sampling.sampler import sample
+from engine.stages.token_history import TokenHistory
+from tests.unit.stages.running import batch
+
+VOCABULARY = 32
+RNG = np.random.default_rng(3)
+
+
+def opened(sequence, num_prompt_tokens, **sampling):
+    return OpenSequence(
+        epoch=1,
+        sequence_id=SequenceId(sequence),
+        num_prompt_tokens=num_prompt_tokens,
+        sampling=SamplingParameters(**sampling),
+    )
+
+
+def logits(rows):
+    return RNG.standard_normal((rows, VOCABULARY)).astype(np.float32)
+
+
+def test_each_row_is_drawn_with_its_own_history_and_position():
+    """Penalties and a seed, three rows of one step, after a rewind that replaced two tokens."""
+    sampling = {"temperature": 1.5, "repetition_penalty": 3.0, "presence_penalty": 2.0, "seed": 7}
+    history = TokenHistory()
+    history.open(opened(5, 3, **sampling))
+    history.draw(batch((5, 0, [1, 2, 3, 9, 9], 0)), logits(0))
+    rows = logits(3)
+    (drawn,) = history.draw(batch((5, 3, [4, 5, 6, 7], 3)), rows)
+    tokens = np.array([1, 2, 3, 4, 5, 6, 7], np.int32)
+    expected = tuple(
+        sample(rows[i], SamplingParameters(**sampling), tokens[: 5 + i], 3, 5 + i) for i in range(3)
+    )
+    assert drawn == SampledRow(SequenceId(5), 5, expected)
+
+
+def test_history_matters():
+    """The same row, other tokens before it: a penalty moves the choice."""
+    row = np.zeros((1, VOCABULARY), np.float32)
+    row[0, 4], row[0, 5] = 2.0, 1.9
+    for before, best in ((4, 5), (5, 4)):
+        history = TokenHistory()
+        history.open(opened(1, 1, presence_penalty=1.0))
+        history.draw(batch((1, 0, [1], 0)), logits(0))
+        (drawn,) = history.draw(batch((1, 1, [before], 1)), row)
+        assert drawn.token_ids == (best,)
+        assert drawn.first_position == 2
+
+
+def test_sequences_of_a_batch_get_their_own_rows():
+    """The one in the middle wants no logits, and gets no row."""
+    history = TokenHistory()
+    for sequence in (1, 2, 3):
+        history.open(opened(sequence, 2))
+    rows = logits(3)
+    drawn = history.draw(batch((1, 0, [1, 2], 1), (2, 0, [3], 0), (3, 0, [4, 5, 6], 2)), rows)
+    best = rows.argmax(axis=1).tolist()
+    assert drawn == (
+        SampledRow(SequenceId(1), 2, (best[0],)),
+        SampledRow(SequenceId(3), 2, (best[1], best[2])),
+    )
+
+
+def test_a_long_history_is_kept():
+    """Beyond the first capacity; a penalty sees its first token."""
+    history = TokenHistory()
+    history.open(opened(1, 1, presence_penalty=1.0))
+    history.draw(batch((1, 0, [9, 4], 0)), logits(0))
+    for start in range(2, 1000, 100):
+        history.draw(batch((1, start, [9] * 100, 0)), logits(0))
+    row = np.zeros((1, VOCABULARY), np.float32)
+    row[0, 4], row[0, 5] = 2.0, 1.9
+    (drawn,) = history.draw(batch((1, 1002, [9], 1)), row)
+    assert (drawn.token_ids, drawn.first_position) == ((5,), 1003)
+
+
+def test_a_sequence_that_was_not_opened_or_was_closed_is_refused():
+    history = TokenHistory()
+    with pytest.raises(LocalProtocolError, match=r"Sequence 1 .* never opened"):
+        history.draw(batch((1, 0, [1], 1)), logits(1))
+    history.open(opened(1, 1))
+    history.close(SequenceId(1))
+    with pytest.raises(LocalProtocolError):
+        history.draw(batch((1, 0, [1], 1)), logits(1))
+
+
+def test_a_row_that_bans_everything_is_an_error_of_the_batch():
+    history = TokenHistory()
+    history.open(opened(1, 1))
+    with pytest.raises(InferenceError):
+        history.draw(batch((1, 0, [1], 1)), np.full((1, VOCABULARY), -np.inf, np.float32))
