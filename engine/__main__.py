@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from engine.domain import NodeId
-from engine.errors import DaisyError
+from engine.errors import DaisyError, first_of
 from engine.node import NodeOptions, run_node
 
 
@@ -50,13 +50,15 @@ def main(arguments: list[str]) -> int:
     )
     try:
         asyncio.run(_run(options, ends_with_stdin=given.until_stdin_closes))
-    except* DaisyError as group:
-        error = group.exceptions[0]
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, DaisyError):
-            _announce(error=error.code, what=error.what, advice=error.advice)
-            return error.exit_code
+    except BaseExceptionGroup as group:
+        error = first_of(group)
+        if not isinstance(error, DaisyError):
+            raise
+        _announce(error=error.code, what=error.what, advice=error.advice)
+        return error.exit_code
+    except DaisyError as error:
+        _announce(error=error.code, what=error.what, advice=error.advice)
+        return error.exit_code
     return 0
 
 

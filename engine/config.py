@@ -14,7 +14,8 @@ TOKEN_DEADLINE_S = 120.0  # between two tokens of one answer, prefill of a chunk
 NODE_STOP_DEADLINE_S = 5.0
 
 DEFAULT_MAX_SEQUENCES = 4
-DEFAULT_CONTEXT_TOKENS = 4096  # where the model allows more; KV memory is reserved for it
+DEFAULT_CONTEXT_TOKENS = 4096  # where the model does not say how much it takes
+MAX_DEFAULT_CONTEXT_TOKENS = 8192  # more only when asked for: KV room is planned for it
 
 
 def data_folder() -> Path:

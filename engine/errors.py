@@ -416,3 +416,20 @@ def rebuilt(code: str, what: str, advice: str) -> DaisyError:
     error = error_class_for(code).__new__(error_class_for(code))
     DaisyError.__init__(error, what, advice)
     return error
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of ours in a group, however deep, or else the first there is.
+
+    Args:
+        group: As a task group raises it; one error is enough to tell.
+    """
+    stack: list[BaseException] = [group]
+    flat: list[BaseException] = []
+    while stack:
+        error = stack.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            stack.extend(error.exceptions)
+        else:
+            flat.append(error)
+    return next((error for error in flat if isinstance(error, DaisyError)), flat[0])

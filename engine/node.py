@@ -41,13 +41,13 @@ from engine.pipeline.head import Head
 from engine.pipeline.placed_stage import PlacedStage, own_place, run_stage
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
-from engine.transport.websocket import Endpoint
+from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.messages.control import Message, StagePlace
-    from engine.transport.websocket import Connection
+    from engine.transport.connection import Connection
 
 _logger = logging.getLogger(__name__)
 
@@ -329,4 +329,4 @@ async def _logged(coroutine) -> None:  # type: ignore[no-untyped-def] # noqa: AN
     try:
         await coroutine
     except DaisyError as error:
-        _logger.warning("stage: ended, %s", error.what)
+        _logger.info("stage: ended, %s", error.what)

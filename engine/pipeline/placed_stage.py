@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from engine.domain import NodeId, StageDescription
     from engine.messages.control import Placement, StagePlace
     from engine.pipeline.shard_folder import ShardFolder
-    from engine.transport.websocket import Connection, Endpoint
+    from engine.transport.connection import Connection
+    from engine.transport.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""``daisy chat``: turn by turn, until the person is done."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from engine.cli.arguments import data_dir, division, pool_options
+from engine.cli.commands import body_for, tell_answer, tell_stages
+from engine.cli.local_pool import open_local_pool
+from engine.cli.preparation import shards_for
+from engine.errors import ContextTooLongError, DaisyError
+from engine.messages.control import ChatMessage
+
+if TYPE_CHECKING:
+    import argparse
+
+    from engine.cli.local_pool import LocalPool
+    from engine.cli.output import Output
+
+
+async def chat_command(given: argparse.Namespace, output: Output) -> None:
+    """Read questions from standard input and answer each, keeping the chat.
+
+    Args:
+        given: Parsed options.
+        output: Told everything.
+    """
+    folder = await shards_for(given.model, division(given), data_dir(given), output)
+    options = pool_options(given, folder)
+    async with open_local_pool(
+        folder, options, lambda done, total: output.progress("Loading stages", done, total)
+    ) as pool:
+        tell_stages(pool, output)
+        output.say("Write, and press Enter. An empty line or Ctrl-D ends the chat.")
+        await _turns(given, pool, output)
+
+
+async def _turns(given: argparse.Namespace, pool: LocalPool, output: Output) -> None:
+    messages = [ChatMessage("system", given.system)] if given.system else []
+    while question := (await _read_line()).strip():
+        messages.append(ChatMessage("user", question))
+        try:
+            messages, text = await _answer(given, messages, pool, output)
+        except DaisyError as error:
+            output.error(error)
+            messages.pop()
+            continue
+        messages.append(ChatMessage("assistant", text))
+
+
+async def _answer(
+    given: argparse.Namespace, messages: list[ChatMessage], pool: LocalPool, output: Output
+) -> tuple[list[ChatMessage], str]:
+    """Answer; where the chat no longer fits, leave out its oldest turns and say so.
+
+    The system prompt stays. What can't be helped by leaving out turns is the person's to shorten.
+    """
+    kept = list(messages)
+    while True:
+        try:
+            text, _ = await tell_answer(pool, body_for(given, kept), output)
+        except ContextTooLongError:
+            shorter = without_oldest_turn(kept)
+            if shorter is None:
+                raise
+            num_left_out = len(messages) - len(shorter)
+            output.event("left_out", messages=num_left_out)
+            output.say(
+                f"The chat is longer than the model's context: its oldest {num_left_out} messages "
+                "are left out."
+            )
+            kept = shorter
+        else:
+            return kept, text
+
+
+def without_oldest_turn(messages: list[ChatMessage]) -> list[ChatMessage] | None:
+    """Return a chat without its oldest question and answer; None if only the last is left.
+
+    Args:
+        messages: A chat; a system prompt at its beginning stays.
+    """
+    begin = 1 if messages and messages[0].role == "system" else 0
+    questions = [i for i, m in enumerate(messages) if m.role == "user" and i > begin]
+    if not questions:
+        return None
+    return messages[:begin] + messages[questions[0] :]
+
+
+async def _read_line() -> str:
+    if sys.stdin.isatty():
+        sys.stderr.write("> ")
+        sys.stderr.flush()
+    # In a thread: the loop keeps the connection alive while the person thinks.
+    line = await asyncio.to_thread(sys.stdin.buffer.readline)
+    return line.decode("utf-8", "replace")
