@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UsageError
+from engine.errors import ChatTemplateError, UsageError
 from engine.models.detokenizer import IncrementalDetokenizer
 from engine.models.files import open_text_folder
 from engine.models.stopping import StopStrings
@@ -14,11 +16,11 @@ from engine.models.tokenizer import Tokenizer, load_tokenizer
 from engine.pipeline.reply import Reply
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from engine.messages.control import Generate
     from engine.models.chat_template import ChatTemplate
     from engine.pipeline.shard_folder import ShardFolder
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +95,14 @@ def load_chat_text(folder: ShardFolder) -> ChatText:
     model = folder.manifest.model
     files = open_text_folder(folder.text_folder, model.name)
     tokenizer = load_tokenizer(files)
-    return ChatText(tokenizer, load_chat_template(files), frozenset(model.eos_token_ids))
+    text = ChatText(tokenizer, load_chat_template(files), frozenset(model.eos_token_ids))
+    _warm_up(text)
+    return text
+
+
+def _warm_up(text: ChatText) -> None:
+    """Compile the template now, so that the first question does not wait for it."""
+    try:
+        text.template.render([{"role": "user", "content": ""}], now=datetime.now().astimezone())
+    except (ChatTemplateError, UsageError) as error:
+        _logger.debug("chat template: not warmed up, %s", error.what)
