@@ -49,6 +49,7 @@ __all__ = [
     "peek_batch",
     "peek_type",
     "peek_version",
+    "shown",
 ]
 
 Received: TypeAlias = bytes | bytearray | memoryview
@@ -60,6 +61,7 @@ class Unknown(msgspec.Struct, frozen=True):
     number: int
 
 
+_SHOWN_CHARACTERS = 200  # of what another side wrote, in a sentence of ours
 _ENCODER = msgspec.msgpack.Encoder()
 _TYPE_OF_CLASS = {cls: number for number, cls in CONTROL_TYPES.items()}
 _DECODERS = {number: msgspec.msgpack.Decoder(cls) for number, cls in CONTROL_TYPES.items()}
@@ -174,6 +176,12 @@ def peek_batch(data: Received) -> FrameHead:
     return peek_header(frame)
 
 
+def shown(text: str) -> str:
+    """Return foreign text as it may stand in a sentence of ours: one line, short, printable."""
+    printable = "".join(c if c.isprintable() else " " for c in text[:_SHOWN_CHARACTERS])
+    return printable.strip()
+
+
 def _decode_control(number: MessageType, frame: memoryview) -> Message:
     if len(frame) > MAX_CONTROL_BYTES:
         raise RemoteProtocolError(
@@ -185,5 +193,5 @@ def _decode_control(number: MessageType, frame: memoryview) -> Message:
         check_ranges(message)
     # RecursionError: a body nested a thousand deep. ValueError: an integer or date beyond Python.
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
-        raise RemoteProtocolError(f"{number.name} can't be read: {exc}.") from exc
+        raise RemoteProtocolError(f"{number.name} can't be read: {shown(str(exc))}.") from exc
     return message

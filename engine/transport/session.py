@@ -24,7 +24,7 @@ from engine.errors import (
     RemoteProtocolError,
     VersionMismatchError,
 )
-from engine.messages.codec import decode, encode_control, peek_type, peek_version
+from engine.messages.codec import decode, encode_control, peek_type, peek_version, shown
 from engine.messages.control import (
     PROTOCOL_VERSION,
     Goodbye,
@@ -37,8 +37,6 @@ from engine.messages.limits import MAX_HELLO_BYTES
 
 if TYPE_CHECKING:
     from engine.messages.codec import Received
-
-_SHOWN_CHARACTERS = 200  # of a sentence the peer wrote, in a sentence of ours
 
 
 class State(Enum):
@@ -389,9 +387,3 @@ class Session:
         if self._is_listener:
             self._outgoing.append(self._hello)
         return [PeerGreeted(hello)]
-
-
-def shown(text: str) -> str:
-    """Return a peer's sentence as it may stand in one of ours: one line, short, printable."""
-    printable = "".join(c if c.isprintable() else " " for c in text[:_SHOWN_CHARACTERS])
-    return printable.strip()

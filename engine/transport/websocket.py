@@ -29,10 +29,10 @@ from engine.errors import (
     TransportError,
     UsageError,
 )
+from engine.messages.codec import shown
 from engine.messages.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from engine.transport.admission import Admission
 from engine.transport.ports import holder_of
-from engine.transport.session import shown
 
 if TYPE_CHECKING:
     import ssl

@@ -147,7 +147,7 @@ CONTROL: dict[MessageType, Message] = {
         completion_tokens=2,
         ttft_s=0.25,
         decode_s=0.5,
-        stage_compute_ms=(1.5, 2.5),
+        chain_compute_ms=1.5,
     ),
     MessageType.CANCEL: Cancel(request_id="r-1"),
     MessageType.LOAD_SHARD: LoadShard(

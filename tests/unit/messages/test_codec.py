@@ -21,6 +21,7 @@ from engine.messages.codec import (
     peek_batch,
     peek_type,
     peek_version,
+    shown,
 )
 from engine.messages.control import (
     CONTROL_TYPES,
@@ -224,6 +225,19 @@ def test_a_prompt_of_128k_tokens_fits() -> None:
     text = "word " * 128_000
     message = Generate(request_id="a", messages=(ChatMessage(role="user", content=text),))
     assert decode(encode_control(message)) == message
+
+
+def test_foreign_text_is_shown_on_one_printable_line() -> None:
+    assert shown("a\x1b[31m\nb\u202e") == "a [31m b"
+    assert len(shown("x" * 1000)) == 200
+
+
+def test_a_long_foreign_name_does_not_make_a_long_sentence() -> None:
+    body = msgspec.msgpack.encode({"number": 1, "x\n" * 100_000: 1})
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(frame_of(MessageType.PING, body))
+    assert len(caught.value.what) < 300
+    assert caught.value.what.isprintable()
 
 
 # ---- data frames -------------------------------------------------------------------------------

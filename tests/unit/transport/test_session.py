@@ -22,7 +22,6 @@ from engine.transport.session import (
     PeerLeft,
     Session,
     State,
-    shown,
 )
 from tests.unit.messages.examples import MICRO_BATCH
 
@@ -332,11 +331,6 @@ def test_a_lost_connection_is_closed_in_any_state(pair: Pair) -> None:
     pair.caller.lose()
     pair.caller.lose()
     assert pair.caller.state is State.CLOSED
-
-
-def test_a_peers_sentence_is_shown_on_one_printable_line() -> None:
-    assert shown("a\x1b[31m\nb\u202e") == "a [31m b"
-    assert len(shown("x" * 1000)) == 200
 
 
 # ---- the table ---------------------------------------------------------------------------------
