@@ -7,6 +7,8 @@ and says nothing from shutting the others out. Pure counting.
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 # A pool of 6 PCs that all start at once, and the programs on this one, are far fewer.
 MAX_STRANGERS = 64
 # Half, so that one address can't take all; the connections of one PC's programs share an address.
@@ -15,19 +17,22 @@ MAX_STRANGERS_PER_ADDRESS = 32
 MAX_CONNECTIONS = 256
 
 
-class Admission:
+Key = TypeVar("Key")
+
+
+class Admission(Generic[Key]):
     """Counts connections by what is known of them; a key is whatever names a connection."""
 
     def __init__(self) -> None:
-        self._strangers: dict[object, str] = {}
-        self._known: set[object] = set()
+        self._strangers: dict[Key, str] = {}
+        self._known: set[Key] = set()
 
     @property
-    def num_strangers(self) -> int:
+    def strangers(self) -> tuple[Key, ...]:
         """Connections that have not said hello."""
-        return len(self._strangers)
+        return tuple(self._strangers)
 
-    def admit(self, key: object, host: str) -> bool:
+    def admit(self, key: Key, host: str) -> bool:
         """Count a new connection in, or refuse it: the newest is the one to go.
 
         Args:
@@ -44,12 +49,12 @@ class Admission:
         self._strangers[key] = host
         return True
 
-    def greet(self, key: object) -> None:
+    def greet(self, key: Key) -> None:
         """Note that the connection has said hello."""
         if self._strangers.pop(key, None) is not None:
             self._known.add(key)
 
-    def leave(self, key: object) -> None:
+    def leave(self, key: Key) -> None:
         """Forget a connection; one that was refused is none."""
         self._strangers.pop(key, None)
         self._known.discard(key)

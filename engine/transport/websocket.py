@@ -71,18 +71,18 @@ class Websocket:
         self,
         connection: ClientConnection | ServerConnection,
         address: str,
-        admission: Admission | None = None,
+        greeted: Callable[[], None] | None = None,
     ) -> None:
         """Take over the library's connection.
 
         Args:
             connection: The library's.
             address: The peer's.
-            admission: Where a listener counts it; None on the connecting side.
+            greeted: Told when the peer has said hello; None where nobody counts strangers.
         """
         self.address = address
         self._connection = connection
-        self._admission = admission
+        self._greeted = greeted
         tcp: socket.socket = connection.transport.get_extra_info("socket")
         tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -129,8 +129,8 @@ class Websocket:
     def trust_hello(self) -> None:
         """Let the peer, no longer a stranger, send whole frames."""
         self._connection.protocol.max_message_size = MAX_FRAME_BYTES
-        if self._admission is not None:
-            self._admission.greet(self._connection)
+        if self._greeted is not None:
+            self._greeted()
 
     async def close(self, code: int, reason: str) -> None:
         """Close in good order, within ``CLOSE_WITHIN_S``; a second time does nothing.
@@ -162,7 +162,7 @@ class Websocket:
 class Port:
     """A TCP port on which websockets are accepted."""
 
-    def __init__(self, server: Server, admission: Admission) -> None:
+    def __init__(self, server: Server, admission: Admission[ServerConnection]) -> None:
         """Take over a server that is listening.
 
         Args:
@@ -176,11 +176,13 @@ class Port:
     @property
     def num_strangers(self) -> int:
         """Connections that have not said hello."""
-        return self._admission.num_strangers
+        return len(self._admission.strangers)
 
     def close(self) -> None:
-        """Accept no more; what is open stays open."""
+        """Accept no more and drop the strangers; who has said hello stays."""
         self._server.close(close_connections=False)
+        for stranger in self._admission.strangers:
+            stranger.transport.abort()
 
     async def wait_closed(self) -> None:
         """Wait until the port and everything that came in through it is closed.
@@ -252,11 +254,13 @@ async def accept_websockets(
 
     Cancellation: safe; the port is not open.
     """  # noqa: DOC502 - translated by a function
-    admission = Admission()
+    admission: Admission[ServerConnection] = Admission()
 
     async def take_over(connection: ServerConnection) -> None:
         peer_host, peer_port = connection.remote_address[:2]
-        await on_websocket(Websocket(connection, f"{peer_host}:{peer_port}", admission))
+        shown_host = f"[{peer_host}]" if ":" in peer_host else peer_host
+        greeted = functools.partial(admission.greet, connection)
+        await on_websocket(Websocket(connection, f"{shown_host}:{peer_port}", greeted))
 
     try:
         server = await serve(
@@ -285,7 +289,7 @@ async def accept_websockets(
 class _CountedConnection(ServerConnection):
     """A connection that is counted from the first byte of TCP on, not from the handshake."""
 
-    def __init__(self, admission: Admission, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed through
+    def __init__(self, admission: Admission[ServerConnection], *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed through
         super().__init__(*args, **kwargs)
         self._admission = admission
 

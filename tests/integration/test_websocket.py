@@ -700,6 +700,37 @@ def test_200_half_open_connections_shut_nobody_else_out_and_end_by_themselves() 
     run(test)
 
 
+def test_a_stopping_listener_waits_for_no_stranger() -> None:
+    async def test() -> None:
+        async with listening() as (client, listener, address):
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            await assert_serves(client, address)
+            assert listener.num_strangers == 1
+            async with asyncio.timeout(1), raw_peer(address):
+                await listener.close()
+            assert await reader.read() == b""
+            writer.close()
+
+    run(test)
+
+
+def test_ipv6_works_where_there_is_any() -> None:
+    async def test() -> None:
+        seen: list[str] = []
+
+        async def see(connection: Connection) -> None:
+            seen.append(connection.address)
+            await echo(connection)
+
+        async with listening(see, host="::1") as (client, listener, _):
+            await assert_serves(client, f"ws://[::1]:{listener.port}")
+        assert seen[0].startswith("[::1]:")
+
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this PC has no IPv6")
+    run(test)
+
+
 def test_a_stranger_that_finishes_the_handshake_and_says_nothing_is_given_up() -> None:
     async def test() -> None:
         async with listening(liveness=QUICK) as (_, listener, address), raw_peer(address) as peer:

@@ -20,7 +20,7 @@ def test_one_address_can_not_shut_the_others_out() -> None:
 def test_strangers_together_are_limited() -> None:
     admission = Admission()
     admitted = [admission.admit(i, f"10.0.0.{i}") for i in range(2 * MAX_STRANGERS)]
-    assert sum(admitted) == MAX_STRANGERS == admission.num_strangers
+    assert sum(admitted) == MAX_STRANGERS == len(admission.strangers)
 
 
 def test_who_greets_or_leaves_makes_room() -> None:
