@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from engine.messages.control import LoadShard
 
 _FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
+# What a stage can feed, with the rank each must have.
+_INPUT_RANKS = {
+    "input_ids": 2,
+    "inputs_embeds": 3,
+    "attention_mask": 2,
+    "position_ids": 2,
+    "beam_idx": 1,
+    "sampled_tokens_indices": 1,
+}
+_FOUR_BITS = frozenset({"u4", "i4"})
 _VIEWS = frozenset({"Convert", "Transpose", "Reshape"})
 
 
@@ -43,13 +53,23 @@ def read_shard(core: ov.Core, xml_path: str) -> ov.Model:
 
     Raises:
         ModelFileError: A file is missing, cut short or not an IR.
+        CompileError: It takes an input no stage can feed; names it.
     """
     xml = Path(xml_path)
     check_ir_files(xml)
     try:
-        return core.read_model(xml)
+        model = core.read_model(xml)
     except RuntimeError as exc:
         raise ModelFileError(f"{xml} can't be read: {last_line(exc)}") from exc
+    for port in model.inputs:
+        name, rank = port.get_any_name(), port.get_partial_shape().rank
+        if rank.is_dynamic or _INPUT_RANKS.get(name) != rank.get_length():
+            raise CompileError(
+                f"{xml} has an input {name} of shape {port.get_partial_shape()}, which is none "
+                "that a stage can feed.",
+                "Split the model again, or choose another.",
+            )
+    return model
 
 
 def compile_shard(
@@ -96,7 +116,7 @@ def compile_options(core: ov.Core, model: ov.Model, request: LoadShard) -> Compi
         # Several stages on one PC would otherwise pin themselves to the same first cores.
         properties["ENABLE_CPU_PINNING"] = "NO"
     if request.kind == "stateful":
-        properties |= _stateful_properties(request)
+        properties |= _stateful_properties(model, request)
     return CompileOptions(properties, notes)
 
 
@@ -107,7 +127,7 @@ def _exact_properties(device: str) -> dict[str, str]:
     return exact
 
 
-def _stateful_properties(request: LoadShard) -> dict[str, str]:
+def _stateful_properties(model: ov.Model, request: LoadShard) -> dict[str, str]:
     properties: dict[str, str] = {}
     if request.cache_dir is not None:
         # Paged models can't be cached: OpenVINO compiles them anew without saying so.
@@ -115,7 +135,14 @@ def _stateful_properties(request: LoadShard) -> dict[str, str]:
     if request.device.startswith("GPU") and request.mode == "fast" and request.sliding_window:
         # A rewind reads the states then, and the GPU has no access to compressed ones.
         properties["KV_CACHE_PRECISION"] = "f16"
+    elif request.mode == "fast" and _model_option(model, "KV_CACHE_PRECISION") in _FOUR_BITS:
+        properties["KV_CACHE_PRECISION"] = "u8"  # setting a u4 state ends the process
     return properties
+
+
+def _model_option(model: ov.Model, name: str) -> str | None:
+    path = ["runtime_options", name]
+    return str(model.get_rt_info(path).value) if model.has_rt_info(path) else None
 
 
 def _bf16_may_end_the_process(core: ov.Core, model: ov.Model, request: LoadShard) -> bool:

@@ -1,7 +1,7 @@
 """The stage process: ``python -m engine.stages.process``, started by ``engine.stages.host``.
 
 Frames come in on standard input and answers go out on what was standard output, in order. It ends
-when its input does. One thread; OpenVINO has its own below.
+when its input or its parent does. One thread does the work; OpenVINO has its own below.
 
 Exit status: 0 after a shutdown, an end of input or a reported error; 70 after a fault of ours, with
 the traceback on standard error.
@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _EXIT_SOFTWARE = 70  # sysexits.h
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_PARENT_CHECK_S = 1.0
 _READ_BUFFER_BYTES = 64 * 1024
 
 
@@ -78,6 +81,18 @@ class FramePipe:
             rest = rest[os.write(self._sink_fd, rest) :]
 
 
+def end_with(parent_pid: int) -> None:
+    """End this process at once when its parent is gone, whatever it is doing.
+
+    The end of input says the same, but is not read while a shard is loaded, which takes minutes.
+
+    Thread: one of its own, for as long as the process lives.
+    """
+    while os.getppid() == parent_pid and psutil.pid_exists(parent_pid):
+        time.sleep(_PARENT_CHECK_S)
+    os._exit(0)
+
+
 def claim_pipes() -> FramePipe:
     """Keep the pipe to the node for ourselves, and send everything else to standard error.
 
@@ -106,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cpus", help="processors this process may use, as 0,1,2")
     options = parser.parse_args(arguments)
     pipe = claim_pipes()
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     try:
         if options.cpus:
             # Before OpenVINO is loaded: it counts the processors once.

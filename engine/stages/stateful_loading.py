@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 BLOCK_TOKENS = 32  # only for counting: the plugin grows its caches as it likes
 _U8_SCALE_BYTES = 8  # a scale and a zero point per token and head
-_INPUT_RANKS = {
-    "input_ids": 2,
-    "inputs_embeds": 3,
-    "attention_mask": 2,
-    "position_ids": 2,
-    "beam_idx": 1,
-    "sampled_tokens_indices": 1,
-}
 
 
 def load_stateful(core: ov.Core, request: LoadShard) -> StatefulStage:
@@ -44,7 +36,6 @@ def load_stateful(core: ov.Core, request: LoadShard) -> StatefulStage:
         CompileError: The device can't run it, or a layer missed its fusion.
     """  # noqa: DOC502 - raised by the functions it calls
     model = read_shard(core, request.xml_path)
-    _check_inputs(model, request.xml_path)
     token_axes = _token_axes(model, request.xml_path)
     options = compile_options(core, model, request)
     compiled = compile_shard(core, model, request, options.properties)
@@ -75,22 +66,6 @@ def load_stateful(core: ov.Core, request: LoadShard) -> StatefulStage:
     # A masked slot still takes part in counting how far back the window reaches.
     stage.cuts_states = stage.cuts_states or request.sliding_window is not None
     return stage
-
-
-def _check_inputs(model: ov.Model, xml_path: str) -> None:
-    """Check that the shard takes only what a stage can give it.
-
-    Raises:
-        CompileError: It takes something else; names the input.
-    """
-    for port in model.inputs:
-        name, rank = port.get_any_name(), port.get_partial_shape().rank
-        if rank.is_dynamic or _INPUT_RANKS.get(name) != rank.get_length():
-            raise CompileError(
-                f"{xml_path} has an input {name} of shape {port.get_partial_shape()}, which is "
-                "none that a stage can feed.",
-                "Split the model again, or choose another.",
-            )
 
 
 def _token_axes(model: ov.Model, xml_path: str) -> dict[str, int]:

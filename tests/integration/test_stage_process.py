@@ -237,6 +237,27 @@ def test_the_end_of_input_is_a_clean_end():
     assert (started.returncode, started.stdout) == (0, b"")
 
 
+def test_it_ends_with_its_parent_though_its_input_stays_open():
+    """A node killed while a stage loads must not leave the memory taken."""
+    starter = (
+        "import subprocess, sys; "
+        "print(subprocess.Popen([sys.executable, '-m', 'engine.stages.process'],"
+        " stdout=subprocess.DEVNULL, start_new_session=True).pid, flush=True); "
+        "sys.stdin.read()"
+    )
+    source, held = os.pipe()
+    command = [sys.executable, "-c", starter]
+    with subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, text=True) as parent:
+        stage = psutil.Process(int(parent.stdout.readline()))
+        time.sleep(1.5)  # it is up and waits for its first message
+        assert stage.is_running()
+        parent.kill()
+    psutil.wait_procs([stage], timeout=5)
+    assert not stage.is_running()
+    os.close(source)
+    os.close(held)
+
+
 @pytest.mark.parametrize("kind", ["paged", "stateful"])
 @pytest.mark.parametrize("damage", ["short", "missing", "other content"])
 def test_a_damaged_file_is_reported_in_one_sentence(kind, damage, tmp_path):

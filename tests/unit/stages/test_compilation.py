@@ -70,6 +70,15 @@ def test_exact_mode_is_f32_throughout():
     assert properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] == "0"
 
 
+def test_a_stateful_cache_of_four_bits_is_widened():
+    """To set a u4 state ends the process, and rewinds set states."""
+    four = model("llama")
+    four.set_rt_info("u4", ["runtime_options", "KV_CACHE_PRECISION"])
+    for kind, expected in (("stateful", "u8"), ("paged", None)):
+        options = compile_options(Processor(), four, whole("llama", kind, mode="fast"))
+        assert options.properties.get("KV_CACHE_PRECISION") == expected
+
+
 def test_only_stateful_shards_are_cached(tmp_path):
     for kind, cached in (("paged", False), ("stateful", True)):
         request = whole("llama", kind, cache_dir=str(tmp_path))

@@ -3,6 +3,7 @@
 import numpy as np
 import openvino as ov
 import pytest
+from openvino import opset13
 
 from engine.domain import LayerRange
 from engine.errors import (
@@ -140,6 +141,17 @@ def test_a_wrong_layer_count_is_refused(kind):
 def test_a_missing_shard_is_named(kind, tmp_path):
     with pytest.raises(ModelFileError, match=r"shard\.xml is missing"):
         load_stage(whole("llama", kind, xml_path=str(tmp_path / "shard.xml")))
+
+
+@KINDS
+def test_an_input_no_stage_can_feed_is_named(kind, tmp_path):
+    model = ov.Core().read_model(MODELS / "llama" / "openvino_model.xml")
+    extra = opset13.parameter([-1, -1], np.int64, name="token_type_ids")
+    extra.output(0).set_names({"token_type_ids"})
+    model.add_parameters([extra])
+    ov.save_model(model, tmp_path / "s.xml", compress_to_fp16=False)
+    with pytest.raises(CompileError, match="an input token_type_ids of shape"):
+        load_stage(whole("llama", kind, xml_path=str(tmp_path / "s.xml")))
 
 
 def test_an_unknown_device_is_one_sentence():
