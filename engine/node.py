@@ -21,6 +21,7 @@ from engine.errors import (
     PlacementError,
     RemoteProtocolError,
     TransportError,
+    first_of,
 )
 from engine.messages.codec import decode, encode_control, peek_type
 from engine.messages.control import (
@@ -137,13 +138,17 @@ class _Node:
 
     async def attend(self, connection: Connection) -> None:
         """Serve one peer until it leaves; its requests end with it."""
+        try:
+            await self._attend(connection)
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group  # the endpoint knows what each error means
+
+    async def _attend(self, connection: Connection) -> None:
         async with asyncio.TaskGroup() as requests:
             tasks: dict[str, asyncio.Task[None]] = {}
             try:
                 while True:
                     await self._dispatch(await connection.receive(), connection, requests, tasks)
-            except TransportError as error:
-                _logger.info("connection: %s", error.what)
             finally:
                 for task in tasks.values():
                     task.cancel()

@@ -7,11 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import data_dir, division, pool_options
-from engine.cli.commands import body_for, tell_answer, tell_stages
+from engine.cli.commands import body_for, chat_message, tell_answer, tell_stages
 from engine.cli.local_pool import open_local_pool
 from engine.cli.preparation import shards_for
 from engine.errors import ContextTooLongError, DaisyError
-from engine.messages.control import ChatMessage
 
 if TYPE_CHECKING:
     import argparse
@@ -38,21 +37,21 @@ async def chat_command(given: argparse.Namespace, output: Output) -> None:
 
 
 async def _turns(given: argparse.Namespace, pool: LocalPool, output: Output) -> None:
-    messages = [ChatMessage("system", given.system)] if given.system else []
+    messages = [chat_message("system", given.system)] if given.system else []
     while question := (await _read_line()).strip():
-        messages.append(ChatMessage("user", question))
+        messages.append(chat_message("user", question))
         try:
             messages, text = await _answer(given, messages, pool, output)
         except DaisyError as error:
             output.error(error)
             messages.pop()
             continue
-        messages.append(ChatMessage("assistant", text))
+        messages.append(chat_message("assistant", text))
 
 
 async def _answer(
-    given: argparse.Namespace, messages: list[ChatMessage], pool: LocalPool, output: Output
-) -> tuple[list[ChatMessage], str]:
+    given: argparse.Namespace, messages: list[dict[str, object]], pool: LocalPool, output: Output
+) -> tuple[list[dict[str, object]], str]:
     """Answer; where the chat no longer fits, leave out its oldest turns and say so.
 
     The system prompt stays. What can't be helped by leaving out turns is the person's to shorten.
@@ -76,14 +75,14 @@ async def _answer(
             return kept, text
 
 
-def without_oldest_turn(messages: list[ChatMessage]) -> list[ChatMessage] | None:
+def without_oldest_turn(messages: list[dict[str, object]]) -> list[dict[str, object]] | None:
     """Return a chat without its oldest question and answer; None if only the last is left.
 
     Args:
         messages: A chat; a system prompt at its beginning stays.
     """
-    begin = 1 if messages and messages[0].role == "system" else 0
-    questions = [i for i, m in enumerate(messages) if m.role == "user" and i > begin]
+    begin = 1 if messages and messages[0]["role"] == "system" else 0
+    questions = [i for i, m in enumerate(messages) if m["role"] == "user" and i > begin]
     if not questions:
         return None
     return messages[:begin] + messages[questions[0] :]

@@ -13,7 +13,7 @@ from engine.cli.asking import ask
 from engine.cli.local_pool import LocalPool, open_local_pool
 from engine.cli.preparation import shards_for, split_source
 from engine.errors import ModelFileError, UsageError
-from engine.messages.control import Accepted, ChatMessage, Finished, Generate, TextDelta
+from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.messages.request_body import RequestBody, as_generate, parse_request
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def _request(given: argparse.Namespace) -> Generate:
         return parse_request(_read(given.request), new_request_id())
     if given.raw:
         return as_generate(_body(given, prompt=given.question), new_request_id())
-    messages = [ChatMessage("user", given.question)]
+    messages = [chat_message("user", given.question)]
     if given.system:
-        messages.insert(0, ChatMessage("system", given.system))
+        messages.insert(0, chat_message("system", given.system))
     return as_generate(_body(given, messages=messages), new_request_id())
 
 
@@ -77,7 +77,7 @@ def _body(given: argparse.Namespace, **what: object) -> RequestBody:
     return RequestBody(**fields)
 
 
-def body_for(given: argparse.Namespace, messages: list[ChatMessage]) -> Generate:
+def body_for(given: argparse.Namespace, messages: list[dict[str, object]]) -> Generate:
     """Return the request for a chat so far, with the options given.
 
     Args:
@@ -85,6 +85,11 @@ def body_for(given: argparse.Namespace, messages: list[ChatMessage]) -> Generate
         messages: The chat.
     """
     return as_generate(_body(given, messages=messages), new_request_id())
+
+
+def chat_message(role: str, text: str) -> dict[str, object]:
+    """Return one turn of a chat, as a template takes it."""
+    return {"role": role, "content": text}
 
 
 def _read(file: Path) -> bytes:

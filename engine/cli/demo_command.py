@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from engine.cli.arguments import data_dir, division, pool_options
 from engine.cli.asking import ask
-from engine.cli.commands import new_request_id, tell_answer, tell_stages
+from engine.cli.commands import chat_message, new_request_id, tell_answer, tell_stages
 from engine.cli.local_pool import open_local_pool
 from engine.cli.preparation import open_source, shards_for
 from engine.errors import StageError
-from engine.messages.control import ChatMessage, TextDelta
+from engine.messages.control import TextDelta
 from engine.messages.request_body import RequestBody, as_generate
 from engine.pipeline.chat_text import load_chat_text
 from engine.worker import describe_exit
@@ -42,7 +42,7 @@ async def demo_command(given: argparse.Namespace, output: Output) -> None:
     folder = await shards_for(given.model, division(given, 2), data_dir(given), output)
     options = pool_options(given, folder)
     body = RequestBody(
-        messages=[ChatMessage("user", given.question)], max_tokens=given.max_tokens
+        messages=[chat_message("user", given.question)], max_tokens=given.max_tokens
     )
     output.say(f"\nQuestion: {given.question}\n")
     async with open_local_pool(

@@ -149,18 +149,11 @@ class CloseSequence(Message, frozen=True):
 # ---- asker and head -------------------------------------------------------------------------
 
 
-class ChatMessage(msgspec.Struct, frozen=True):
-    """One turn. ``content`` is text, or a list of ``{"type": "text", "text": …}`` parts."""
-
-    role: str
-    content: str | list[dict[str, object]]
-
-
 class Generate(Message, frozen=True):
     """Ask for an answer. Exactly one of ``messages`` and ``prompt`` is given."""
 
     request_id: str
-    messages: tuple[ChatMessage, ...] | None = None
+    messages: tuple[dict[str, object], ...] | None = None  # as a chat template takes them
     prompt: str | None = None
     tools: tuple[dict[str, object], ...] | None = None
     max_tokens: int | None = None  # None: until the context is full

@@ -16,7 +16,7 @@ forward it without decoding it:
     19      1     reserved      0                               0
     20      4     num_tokens    rows of the batch, 1 or more    ids, over all rows
     24      4     hidden_size   values a row; 0 if dtype is 0   0
-    28      4     compute_us    microseconds the sender's stage computed
+    28      4     compute_us    microseconds computed for it so far, all stages together
 
     32            the table     16 bytes a step: sequence_id,   12 bytes a row: sequence_id,
                                 past_len, num_tokens,           first_position, count
@@ -79,7 +79,7 @@ class FrameHead(NamedTuple):
         epoch: Of the placement, u32.
         num_entries: Steps of a micro-batch, or rows of sampled tokens.
         num_tokens: Rows of a micro-batch, or ids of sampled tokens.
-        compute_us: Microseconds the sender's stage computed for this batch.
+        compute_us: Microseconds computed for this batch so far, all stages together.
     """
 
     type: MessageType
@@ -112,7 +112,7 @@ def encode_micro_batch(batch: MicroBatch, compute_us: int = 0) -> bytes:
     Args:
         batch: ``token_ids`` int32 ``[num_tokens]``; ``hidden_states`` None, or float32 or float16
             ``[num_tokens, hidden_size]``. An array that is not C-contiguous is copied twice.
-        compute_us: Microseconds this stage computed, 0 to 2**32 - 1.
+        compute_us: Microseconds computed so far, this stage included, 0 to 2**32 - 1.
 
     Raises:
         LocalProtocolError: The batch contradicts itself, or a number is out of its range.
@@ -184,7 +184,7 @@ def encode_sampled_tokens(tokens: SampledTokens, compute_us: int = 0) -> bytes:
 
     Args:
         tokens: At most ``MAX_STEPS`` rows; a row may be empty.
-        compute_us: Microseconds the last stage computed, 0 to 2**32 - 1.
+        compute_us: Microseconds all stages computed, 0 to 2**32 - 1.
 
     Raises:
         LocalProtocolError: A number is out of its range, or a sequence is named twice.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.errors import UsageError
-from engine.messages.control import ChatMessage, Generate
+from engine.messages.control import Generate
 from engine.sampling.parameters import SamplingParameters
 
 MAX_BODY_BYTES = 16 * 1024 * 1024  # a 1M-token prompt is about 4 MB
@@ -18,7 +18,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024  # a 1M-token prompt is about 4 MB
 class RequestBody(msgspec.Struct, kw_only=True):
     """What may stand in a body; fields not named here are ignored, as the reference does."""
 
-    messages: list[ChatMessage] | None = None
+    messages: list[dict[str, object]] | None = None
     prompt: str | None = None
     tools: list[dict[str, object]] | None = None
     max_tokens: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.errors import ChatTemplateError, UsageError
 from engine.models.detokenizer import IncrementalDetokenizer
@@ -55,10 +55,7 @@ class ChatText:
         if request.messages is None:
             ids = self.tokenizer.encode(request.prompt or "", add_special_tokens=True)
         else:
-            messages: list[dict[str, Any]] = [
-                {"role": message.role, "content": message.content} for message in request.messages
-            ]
-            text = self.template.render(messages, now=now, tools=request.tools)
+            text = self.template.render(request.messages, now=now, tools=request.tools)
             ids = self.tokenizer.encode(text, add_special_tokens=False)
         if not ids:
             raise UsageError("The prompt is empty.", "Write something.")

@@ -13,6 +13,7 @@ from engine.messages.codec import (
     encode_control,
     encode_micro_batch,
     encode_sampled_tokens,
+    peek_batch,
 )
 from engine.messages.control import (
     BatchFailed,
@@ -49,11 +50,16 @@ class StageService:
         self._stage = stage
         self._history = TokenHistory()
 
-    def answer(self, message: Message | MicroBatch | SampledTokens | Unknown) -> bytes | None:
+    def answer(
+        self,
+        message: Message | MicroBatch | SampledTokens | Unknown,
+        computed_before_us: int = 0,
+    ) -> bytes | None:
         """Do what one message asks.
 
         Args:
             message: Decoded; its arrays are used up before this returns.
+            computed_before_us: By the stages before this one, for the same micro-batch.
 
         Returns:
             The answer as one frame, or None where there is none.
@@ -63,7 +69,7 @@ class StageService:
         """
         match message:
             case MicroBatch():
-                return self._run(message)
+                return self._run(message, computed_before_us)
             case OpenSequence():
                 self._history.open(message)
                 return None
@@ -80,11 +86,12 @@ class StageService:
                     f"{type(message).__name__} is no message for a stage process."
                 )
 
-    def _run(self, batch: MicroBatch) -> bytes:
+    def _run(self, batch: MicroBatch, computed_before_us: int) -> bytes:
         began = time.perf_counter()
         try:
             rows = self._stage.run(batch)
-            compute_us = min(int((time.perf_counter() - began) * 1e6), _MAX_U32)
+            own_us = int((time.perf_counter() - began) * 1e6)
+            compute_us = min(computed_before_us + own_us, _MAX_U32)
             if not self._stage.description.is_last:
                 answer = MicroBatch(batch.batch_id, batch.epoch, batch.steps, batch.token_ids, rows)
                 return encode_micro_batch(answer, compute_us)
@@ -146,7 +153,8 @@ def _answer_next(service: StageService, pipe: FramePipe) -> bool:
     message = decode(frame)
     if isinstance(message, Shutdown):
         return False
-    answer = service.answer(message)
+    before_us = peek_batch(frame).compute_us if isinstance(message, MicroBatch) else 0
+    answer = service.answer(message, before_us)
     if answer is not None:
         pipe.write(answer)
     return True

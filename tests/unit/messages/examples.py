@@ -19,7 +19,6 @@ from engine.messages.control import (
     Accepted,
     BatchFailed,
     Cancel,
-    ChatMessage,
     CloseSequence,
     ErrorReport,
     Finished,
@@ -131,8 +130,8 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.GENERATE: Generate(
         request_id="r-1",
         messages=(
-            ChatMessage(role="system", content="Be brief."),
-            ChatMessage(role="user", content=[{"type": "text", "text": "Hallo, Jürgen 你好"}]),
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Hallo, Jürgen 你好"}]},
         ),
         tools=({"type": "function", "function": {"name": "f", "parameters": {"a": [1, -2.5]}}},),
         max_tokens=64,

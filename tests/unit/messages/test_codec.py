@@ -25,7 +25,6 @@ from engine.messages.codec import (
 )
 from engine.messages.control import (
     CONTROL_TYPES,
-    ChatMessage,
     Generate,
     Goodbye,
     Message,
@@ -223,7 +222,7 @@ def test_a_control_message_beyond_the_limit_is_refused() -> None:
 
 def test_a_prompt_of_128k_tokens_fits() -> None:
     text = "word " * 128_000
-    message = Generate(request_id="a", messages=(ChatMessage(role="user", content=text),))
+    message = Generate(request_id="a", messages=({"role": "user", "content": text},))
     assert decode(encode_control(message)) == message
 
 
