@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from engine.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
-from engine.models.native_path import shown_path
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +139,7 @@ def shown_name(folder: Path) -> str:
         if match:
             return match["name"].replace("--", "/")
     name = folder.name or folder.absolute().name
-    return shown_path(folder.with_name(name)).rpartition("/")[2] if name else "model"
+    return shown_path(name) if name else "model"
 
 
 def require_readable(path: Path) -> int:
@@ -154,20 +154,21 @@ def require_readable(path: Path) -> int:
     Raises:
         ModelFileError: It is missing, a link that leads nowhere, no file, or can't be opened.
     """
+    name = shown_path(path.name)
     where = f"the model folder {shown_path(path.parent)}"
     try:
         if path.is_symlink() and not path.exists():
             target = shown_path(path.readlink())
-            raise ModelFileError(f"{path.name} is missing (link to {target}) from {where}.")
+            raise ModelFileError(f"{name} is missing (link to {target}) from {where}.")
         if not path.exists():
-            raise ModelFileError(f"{path.name} is missing from {where}.")
+            raise ModelFileError(f"{name} is missing from {where}.")
         if not path.is_file():
-            raise ModelFileError(f"{path.name} in {where} is not a file.")
+            raise ModelFileError(f"{name} in {where} is not a file.")
         with path.open("rb"):
             return path.stat().st_size
     except OSError as exc:
         raise ModelFileError(
-            f"{path.name} in {where} can't be read: {exc.strerror}.",
+            f"{name} in {where} can't be read: {exc.strerror}.",
             "Check the permissions of the folder and its files.",
         ) from exc
 
@@ -184,18 +185,19 @@ def read_text(path: Path) -> str:
     Raises:
         ModelFileError: It can't be read, isn't UTF-8, or is absurdly large.
     """
+    name = shown_path(path.name)
     size = require_readable(path)
     if size > MAX_TEXT_BYTES:
         raise ModelFileError(
-            f"{path.name} is {size} bytes long; more than {MAX_TEXT_BYTES} can't be right."
+            f"{name} is {size} bytes long; more than {MAX_TEXT_BYTES} can't be right."
         )
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as exc:
-        raise ModelFileError(f"{path.name} can't be read: {exc.strerror}.") from exc
+        raise ModelFileError(f"{name} can't be read: {exc.strerror}.") from exc
     except UnicodeDecodeError as exc:
         raise ModelFileError(
-            f"{path.name} is not UTF-8 text: byte {exc.start} can't be decoded."
+            f"{name} is not UTF-8 text: byte {exc.start} can't be decoded."
         ) from exc
 
 

@@ -25,6 +25,7 @@ from engine.models.gguf_header import read_gguf_header
 from engine.models.gguf_support import check_supported
 from engine.models.ir_header import check_ir
 from engine.models.progress import Progress, ProgressCallback, no_progress
+from engine.models.shown_path import shown_path
 from engine.models.storage import require_space, storage_errors, unfinished_folder, write_json
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def converted(
     if found is None:
         _convert_into(_place(digest, data_dir), gguf, digest, progress, cancelled)
         found = open_folder(_place(digest, data_dir))
-    return dataclasses.replace(found, name=gguf.stem)
+    return dataclasses.replace(found, name=shown_path(gguf.stem))
 
 
 def find_converted(digest: str, data_dir: Path) -> ModelFiles | None:
@@ -121,7 +122,7 @@ def sha256_of(
     done = 0
     for chunk in _chunks(path):
         if cancelled():
-            raise RequestCancelledError(f"Reading {path.name} was stopped.")
+            raise RequestCancelledError(f"Reading {shown_path(path.name)} was stopped.")
         digest.update(chunk)
         done += len(chunk)
         progress(Progress("hash", done, path.stat().st_size))
@@ -134,7 +135,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
             while chunk := file.read(_HASH_CHUNK_BYTES):
                 yield chunk
     except OSError as exc:
-        raise ModelFileError(f"{path.name} can't be read: {exc.strerror}.") from exc
+        raise ModelFileError(f"{shown_path(path.name)} can't be read: {exc.strerror}.") from exc
 
 
 def _place(digest: str, data_dir: Path) -> Path:
@@ -146,7 +147,7 @@ def _convert_into(
 ) -> None:
     # The IR stores what the GGUF stores, or less: every other type becomes 4 or 8 bits or f16.
     needed_bytes = gguf.stat().st_size * 5 // 4 + _SPARE_BYTES
-    require_space(place.parent, needed_bytes, f"Converting {gguf.name}")
+    require_space(place.parent, needed_bytes, f"Converting {shown_path(gguf.name)}")
     with unfinished_folder(place.parent) as folder:
         output = folder / "model"
         with storage_errors(output):
@@ -173,11 +174,11 @@ def _run_converter(
         report = _Report(lines, progress)
         while not _ended(child, _POLL_S):
             if cancelled():
-                raise RequestCancelledError(f"Converting {gguf.name} was stopped.")
+                raise RequestCancelledError(f"Converting {shown_path(gguf.name)} was stopped.")
             report.read_on()
         report.read_on()
         if child.returncode != 0:
-            raise report.error or _died(gguf.name, child.returncode, complaints)
+            raise report.error or _died(shown_path(gguf.name), child.returncode, complaints)
 
 
 def _ended(child: subprocess.Popen[bytes], patience_s: float) -> bool:

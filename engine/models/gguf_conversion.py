@@ -28,8 +28,8 @@ from engine.models.gguf_settings import (
 from engine.models.gguf_support import check_supported
 from engine.models.gguf_tokenizer import build_tokenizer
 from engine.models.ir_header import check_ir, check_language_model
-from engine.models.native_path import native_path
 from engine.models.progress import Progress, ProgressCallback
+from engine.models.shown_path import shown_path
 from engine.models.storage import flush_to_disk, storage_errors, write_json
 
 if TYPE_CHECKING:
@@ -86,16 +86,16 @@ def _write_ir(gguf: Path, folder: Path) -> None:
         _link_or_copy(gguf.absolute(), link)
     failure: Exception | None = None
     try:
-        openvino_genai.LLMPipeline(native_path(link), "CPU", enable_save_ov_model=True)
+        openvino_genai.LLMPipeline(link, "CPU", enable_save_ov_model=True)
     except Exception as exc:  # noqa: BLE001 - the IR is written before the model is compiled
         failure = exc
     with storage_errors(folder):
         link.unlink()
     try:
-        check_language_model(check_ir(folder / IR_XML, folder / IR_BIN), gguf.name)
+        check_language_model(check_ir(folder / IR_XML, folder / IR_BIN), shown_path(gguf.name))
     except ModelFileError as exc:
         reason = " ".join(str(failure).split())[:300] if failure else str(exc)
-        raise ModelFileError(f"{gguf.name} could not be converted: {reason}") from exc
+        raise ModelFileError(f"{shown_path(gguf.name)} could not be converted: {reason}") from exc
 
 
 def _link_or_copy(source: Path, link: Path) -> None:

@@ -15,6 +15,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from engine.errors import ModelFileError, UnsupportedModelError
 from engine.models.files import require_readable
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,9 +128,9 @@ def read_gguf_header(path: Path) -> GgufHeader:
     file_bytes = require_readable(path)
     try:
         with path.open("rb") as file:
-            return _Reader(file, path.name, file_bytes).header()
+            return _Reader(file, shown_path(path.name), file_bytes).header()
     except OSError as exc:
-        raise ModelFileError(f"{path.name} can't be read: {exc.strerror}.") from exc
+        raise ModelFileError(f"{shown_path(path.name)} can't be read: {exc.strerror}.") from exc
 
 
 class _Reader:

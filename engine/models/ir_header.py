@@ -12,7 +12,7 @@ from xml.parsers import expat
 
 from engine.errors import ModelFileError, UnsupportedModelError
 from engine.models.files import require_readable
-from engine.models.native_path import shown_path
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path

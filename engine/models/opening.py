@@ -9,8 +9,8 @@ from engine.errors import ModelNotFoundError
 from engine.models.files import IR_XML, ModelFiles, open_folder
 from engine.models.gguf_cache import Cancelled, converted, never_cancelled
 from engine.models.ir_header import check_ir, check_language_model
-from engine.models.native_path import shown_path
 from engine.models.progress import ProgressCallback, no_progress
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def _gguf(source: Path) -> Path | None:
         return None
     found = sorted(path for path in source.iterdir() if path.suffix.lower() == ".gguf")
     if len(found) > 1:
-        names = ", ".join(path.name for path in found[:4])
+        names = ", ".join(shown_path(path.name) for path in found[:4])
         raise ModelNotFoundError(
             f"{shown_path(source)} holds {len(found)} GGUF files ({names}); which one is meant?",
             "Give the path of the file instead of the folder.",

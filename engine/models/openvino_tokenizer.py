@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import openvino
 import openvino_genai
 
 from engine.errors import TokenizerError
+from engine.models.files import read_text
 from engine.models.ir_header import check_ir
-from engine.models.native_path import native_path
 from engine.models.special_tokens import special_tokens_of
 from engine.models.tokenizer import byte_ids_of, require_whole_characters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from engine.models.files import ModelFiles
 
@@ -114,11 +117,19 @@ def load_openvino_tokenizer(files: ModelFiles) -> OpenVinoTokenizer:
     """
     if files.openvino_tokenizer is None or files.openvino_detokenizer is None:
         raise TokenizerError(f"{files.name} has no openvino_detokenizer.xml.")
-    for xml in (files.openvino_tokenizer, files.openvino_detokenizer):
-        check_ir(xml, xml.with_suffix(".bin"))
+    # From memory: given the folder, it would also read settings files, and fail on some of them.
+    texts, weights = zip(
+        *(_checked(xml) for xml in (files.openvino_tokenizer, files.openvino_detokenizer)),
+        strict=True,
+    )
     try:
-        inner = openvino_genai.Tokenizer(native_path(files.folder))
+        inner = openvino_genai.Tokenizer(texts[0], weights[0], texts[1], weights[1])
         return OpenVinoTokenizer(inner, special_tokens_of(files))
     except RuntimeError as exc:
         why = " ".join(str(exc).split())[:300]
         raise TokenizerError(f"The tokenizer of {files.name} can't be loaded: {why}") from exc
+
+
+def _checked(xml: Path) -> tuple[str, openvino.Tensor]:
+    check_ir(xml, xml.with_suffix(".bin"))
+    return read_text(xml), openvino.Tensor(np.fromfile(xml.with_suffix(".bin"), np.uint8))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from engine.errors import StorageError
-from engine.models.native_path import shown_path
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ import openvino as ov
 
 from engine.errors import CompileError, DaisyError, InferenceError, UsageError
 from engine.models.ir_header import check_ir, check_language_model
-from engine.models.native_path import native_path, shown_path
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ class UnsplitModel:
             properties["INFERENCE_NUM_THREADS"] = num_threads
         try:
             core = ov.Core()
-            compiled = core.compile_model(core.read_model(native_path(xml)), "CPU", properties)
+            compiled = core.compile_model(core.read_model(xml), "CPU", properties)
             self._request = compiled.create_infer_request()
             self._inputs = {name for port in compiled.inputs for name in port.names}
         except RuntimeError as exc:
