@@ -177,6 +177,14 @@ def test_equal_logits_at_the_edge_of_top_p_go_to_the_lower_ids():
     assert probabilities.tolist() == [0.5, 0.5]
 
 
+def test_min_p_keeps_a_token_exactly_at_its_threshold():
+    """Only what is less likely is dropped."""
+    logits = np.array([0.0, -1.0, -1.5], dtype=np.float32)
+    parameters = SamplingParameters(temperature=1.0, min_p=float(np.exp(-1.0)))
+    token_ids, _ = distribution(logits, parameters, NO_HISTORY, 0)
+    assert token_ids.tolist() == [0, 1]
+
+
 def test_top_p_counts_what_top_k_left():
     """Probabilities are normalised over the k first, as transformers does."""
     logits = np.log(np.array([0.4, 0.3, 0.2, 0.1], dtype=np.float32))

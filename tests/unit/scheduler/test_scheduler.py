@@ -399,7 +399,7 @@ def test_a_sequence_is_admitted_only_if_its_prompt_and_a_block_fit():
     """A short one behind it does not overtake."""
     filled = with_sequences(
         sequence(1, num_prompt_tokens=32, max_output_tokens=8),
-        sequence(2, num_prompt_tokens=33, max_output_tokens=8),
+        sequence(2, num_prompt_tokens=32, max_output_tokens=8),
         sequence(3, num_prompt_tokens=1, max_output_tokens=2),
         max_tokens=64,
     )
@@ -429,6 +429,32 @@ def test_the_youngest_goes_back_to_the_queue_when_room_runs_out():
     assert num_batches < 40 + 40
 
 
+def test_of_several_younger_ones_the_youngest_goes_back():
+    """Three need a third block at once, and none is free."""
+    filled = with_sequences(
+        *(sequence(number, num_prompt_tokens=16, max_output_tokens=40) for number in (1, 2, 3)),
+        max_tokens=96,
+    )
+    run(filled, 17)
+    assert filled.load().free_blocks == 0
+    assert work(filled.next_micro_batch()) == [(1, 32, 1, 1), (2, 32, 1, 1)]
+    assert filled.take_preempted() == (3,)
+    assert filled.queue_place(SequenceId(3)) == 1
+
+
+def test_a_younger_one_never_takes_the_room_of_an_older():
+    """It waits, though it was served longest ago."""
+    filled = with_sequences(
+        *(sequence(number, num_prompt_tokens=16, max_output_tokens=40) for number in (1, 2)),
+        max_tokens=64,
+        num_stages=2,
+    )
+    assert run(filled, 3) == [[(1, 0, 16, 1)], [(2, 0, 16, 1)], [(1, 16, 1, 1)]]
+    filled._budget.reserve(SequenceId(1), 48)  # as if the older had grown meanwhile
+    assert work(filled.next_micro_batch()) == [(1, 17, 1, 1)]
+    assert filled.take_preempted() == ()
+
+
 def test_a_sequence_without_room_waits_while_the_younger_are_in_flight():
     """What is in flight is not sent back; as soon as it returns, the older takes the room."""
     filled = with_sequences(
@@ -448,6 +474,13 @@ def test_a_sequence_without_room_waits_while_the_younger_are_in_flight():
 
 
 # ---- fairness --------------------------------------------------------------------------------
+
+
+def test_who_was_served_longest_ago_comes_first():
+    """Four sequences in batches of two, one batch at a time: they take turns."""
+    filled = with_sequences(*(sequence(number) for number in (1, 2, 3, 4)), num_stages=2)
+    turns = [[step[0] for step in batch] for batch in run(filled, 4)]
+    assert turns == [[1, 2], [3, 4], [1, 2], [3, 4]]
 
 
 def test_neither_decodes_nor_prefills_starve_each_other():
