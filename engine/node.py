@@ -10,7 +10,6 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import engine
@@ -46,6 +45,7 @@ from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from engine.messages.control import Message, StagePlace
     from engine.transport.connection import Connection
@@ -137,11 +137,16 @@ class _Node:
     # ---- connections ------------------------------------------------------------------------
 
     async def attend(self, connection: Connection) -> None:
-        """Serve one peer until it leaves; its requests end with it."""
+        """Serve one peer until it leaves; its requests end with it.
+
+        Raises:
+            DaisyError: The peer left, or broke the protocol.
+        """
         try:
             await self._attend(connection)
         except BaseExceptionGroup as group:
-            raise first_of(group) from group  # the endpoint knows what each error means
+            error = first_of(group)
+            raise error from group  # the endpoint knows what each error means
 
     async def _attend(self, connection: Connection) -> None:
         async with asyncio.TaskGroup() as requests:
@@ -286,9 +291,7 @@ class _Node:
                 head.on_failure(message)
 
         stage = await self._stack.enter_async_context(
-            run_stage(
-                placement, place, folder, self._endpoint, send_own_head, self._options.cpus
-            )
+            run_stage(placement, place, folder, self._endpoint, send_own_head, self._options.cpus)
         )
         tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
         if place.stage_index == 0:

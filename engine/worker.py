@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 P = TypeVar("P", bound=msgspec.Struct)
-R = TypeVar("R", bound=msgspec.Struct)
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - order
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -54,7 +53,10 @@ def describe_exit(return_code: int) -> str:
 
 
 async def run_worker(
-    module: str, order: msgspec.Struct, answers: type[P] | Any, on_progress: Callable[[P], None]  # noqa: ANN401
+    module: str,
+    order: msgspec.Struct,
+    answers: Any,  # noqa: ANN401 - a union type, which has no type of its own
+    on_progress: Callable[[P], None],
 ) -> Any:  # noqa: ANN401 - the union's result member; callers narrow it
     """Run one order in a process of its own.
 
@@ -96,7 +98,8 @@ async def run_worker(
     finally:
         await asyncio.shield(_end(process))
     if isinstance(answer, Failure):
-        raise rebuilt(answer.code, answer.what, answer.advice)
+        error = rebuilt(answer.code, answer.what, answer.advice)
+        raise error
     if answer is None:
         detail = next((line for line in reversed(tail) if line.strip()), b"")
         shown = detail.decode("utf-8", "replace").strip()[:300]

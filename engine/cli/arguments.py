@@ -63,7 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--data", type=Path, metavar="DIR", help="where models and shards are kept")
+    command.add_argument(
+        "--data", type=Path, metavar="DIR", help="where models and shards are kept"
+    )
     command.add_argument("--json", action="store_true", help="lines of JSON on standard output")
 
 

@@ -21,18 +21,21 @@ CANCEL_DEADLINE_S = 2.0  # for the head to say how far a stopped answer came
 async def ask(
     connection: Connection, request: Generate
 ) -> AsyncIterator[Accepted | TextDelta | Finished]:
-    """Send a request and yield what comes of it, ``Finished`` last.
+    """Send a request and give out what comes of it.
 
     Args:
         connection: To the head; one request at a time.
         request: What is asked.
+
+    Yields:
+        What the head says of it, ``Finished`` last.
 
     Raises:
         DaisyError: As the head reported it.
         TransportError: The connection ended.
 
     Cancellation: the request is cancelled at the head, which frees every stage.
-    """
+    """  # noqa: DOC501 - cancellation is passed on
     await connection.send(encode_control(request))
     try:
         async for message in _events(connection, request.request_id):

@@ -55,6 +55,9 @@ async def _answer(
     """Answer; where the chat no longer fits, leave out its oldest turns and say so.
 
     The system prompt stays. What can't be helped by leaving out turns is the person's to shorten.
+
+    Raises:
+        ContextTooLongError: The last question alone is too long.
     """
     kept = list(messages)
     while True:
@@ -94,4 +97,4 @@ async def _read_line() -> str:
         sys.stderr.flush()
     # In a thread: the loop keeps the connection alive while the person thinks.
     line = await asyncio.to_thread(sys.stdin.buffer.readline)
-    return line.decode("utf-8", "replace")
+    return str(line, "utf-8", "replace")

@@ -12,7 +12,7 @@ from engine.cli.arguments import data_dir, division, pool_options, sampling_fiel
 from engine.cli.asking import ask
 from engine.cli.local_pool import LocalPool, open_local_pool
 from engine.cli.preparation import shards_for, split_source
-from engine.errors import ModelFileError, UsageError
+from engine.errors import ModelFileError, PipelineBrokenError, UsageError
 from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.messages.request_body import RequestBody, as_generate, parse_request
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 async def split_command(given: argparse.Namespace, output: Output) -> None:
     """``daisy split``: cut a model into a folder of shards."""
-    folder = await split_source(
-        given.model, division(given), given.out, data_dir(given), output
-    )
+    folder = await split_source(given.model, division(given), given.out, data_dir(given), output)
     manifest = folder.manifest
     output.event(
         "split",
@@ -116,10 +114,10 @@ def tell_stages(pool: LocalPool, output: Output) -> None:
         output: Told.
     """
     for node, stage in zip(pool.nodes, pool.stages, strict=True):
-        output.event(
-            "stage", node=node.node_id, address=node.address, **msgspec.to_builtins(stage)
+        output.event("stage", node=node.node_id, address=node.address, **msgspec.to_builtins(stage))
+        golden = (
+            "" if stage.golden_error is None else f", golden step off by {stage.golden_error:.1e}"
         )
-        golden = "" if stage.golden_error is None else f", golden step off by {stage.golden_error:.1e}"
         output.say(
             f"{node.node_id}: layers {stage.layers} on {stage.device}, {stage.kind}, {stage.mode}, "
             f"{stage.num_fused_layers} fused, loaded in {stage.load_s:.1f} s{golden}"
@@ -138,6 +136,9 @@ async def tell_answer(pool: LocalPool, request: Generate, output: Output) -> tup
 
     Returns:
         The answer's text, and its end.
+
+    Raises:
+        PipelineBrokenError: The head said nothing of the end.
     """
     pieces: list[str] = []
     end: Finished | None = None
@@ -151,7 +152,7 @@ async def tell_answer(pool: LocalPool, request: Generate, output: Output) -> tup
             case Finished():
                 end = event
     if end is None:
-        raise UsageError("The answer ended without an end.")
+        raise PipelineBrokenError("The answer broke off.")
     output.end_of_text()
     _tell_speed(end, output)
     return "".join(pieces), end

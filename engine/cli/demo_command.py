@@ -41,9 +41,7 @@ async def demo_command(given: argparse.Namespace, output: Output) -> None:
     given.exact = True  # the comparison is about tokens, and only exact mode promises them
     folder = await shards_for(given.model, division(given, 2), data_dir(given), output)
     options = pool_options(given, folder)
-    body = RequestBody(
-        messages=[chat_message("user", given.question)], max_tokens=given.max_tokens
-    )
+    body = RequestBody(messages=[chat_message("user", given.question)], max_tokens=given.max_tokens)
     output.say(f"\nQuestion: {given.question}\n")
     async with open_local_pool(
         folder, options, lambda done, total: output.progress("Loading stages", done, total)

@@ -98,6 +98,9 @@ async def open_local_pool(
         options: How the stages run.
         on_ready: Told ``(stages loaded, stages)``.
 
+    Yields:
+        The pool, for as long as the context is open.
+
     Raises:
         PortInUseError: A port is taken.
         StageError: A stage can't be loaded.
@@ -124,9 +127,7 @@ async def open_local_pool(
 
 
 @asynccontextmanager
-async def _node(
-    folder: ShardFolder, options: PoolOptions, index: int
-) -> AsyncIterator[LocalNode]:
+async def _node(folder: ShardFolder, options: PoolOptions, index: int) -> AsyncIterator[LocalNode]:
     node_id = NodeId(f"node-{index + 1}")
     port = options.base_port + index if options.base_port else 0
     command = [sys.executable, "-m", "engine", "--node-id", node_id, "--until-stdin-closes"]
@@ -177,7 +178,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 @asynccontextmanager
 async def _endpoint() -> AsyncIterator[Endpoint]:
-    """An asker's side of connections, with a group of its own that ends with the context."""
+    """An asker's side of connections, with a group of its own that ends with the context.
+
+    Yields:
+        It.
+    """
     hello = Hello(
         protocol_version=PROTOCOL_VERSION,
         product_version=engine.__version__,
@@ -214,9 +219,7 @@ async def _quietly(coroutine) -> None:  # type: ignore[no-untyped-def] # noqa: A
         pass
 
 
-def _placement(
-    folder: ShardFolder, options: PoolOptions, nodes: Sequence[LocalNode]
-) -> Placement:
+def _placement(folder: ShardFolder, options: PoolOptions, nodes: Sequence[LocalNode]) -> Placement:
     shards = folder.manifest.shards
     kind = options.kind or ("paged" if all(s.can_be_paged for s in shards) else "stateful")
     return Placement(
@@ -244,9 +247,7 @@ async def _loaded(link: Connection) -> StageDescription:
         async with asyncio.timeout(PLACEMENT_DEADLINE_S):
             answer = decode(await link.receive())
     except TimeoutError as exc:
-        raise PeerTimeoutError(
-            f"A stage did not load within {PLACEMENT_DEADLINE_S:g} s."
-        ) from exc
+        raise PeerTimeoutError(f"A stage did not load within {PLACEMENT_DEADLINE_S:g} s.") from exc
     match answer:
         case StageReady():
             return answer.description

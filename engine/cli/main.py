@@ -51,9 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run(
-    command: Callable[..., Awaitable[None]], given: object, output: Output
-) -> int:
+def _run(command: Callable[..., Awaitable[None]], given: object, output: Output) -> int:
     async def work() -> None:
         await command(given, output)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.cli.output import Output
     from engine.models.files import ModelFiles
     from engine.models.progress import Progress
+    from engine.models.settings import ModelSettings
 
 _STEP_NAMES = {
     "fetch": "Fetching the embedded model",
@@ -64,7 +65,7 @@ async def open_source(source: str | None, data_dir: Path, output: Output) -> Mod
         StorageError: No space or no permission to convert it.
 
     Cancellation: stops a download or a conversion; nothing half-done is left.
-    """
+    """  # noqa: DOC501 - cancellation is passed on
     loop = asyncio.get_running_loop()
     cancelled = threading.Event()
 
@@ -99,9 +100,11 @@ async def split_source(
         output: Told of every step.
 
     Raises:
-        DaisyError: As ``open_source`` and ``split_model`` do.
+        UsageError: The folder exists.
+
+    Fails as ``open_source`` and ``split_model`` do.
     """
-    if out.exists():
+    if await asyncio.to_thread(out.exists):
         raise UsageError(f"{out} exists already.", "Choose another folder, or delete that one.")
     files = await open_source(source, data_dir, output)
     return await _split(files, division, out, output)
@@ -121,22 +124,31 @@ async def shards_for(
     Raises:
         DaisyError: As ``open_source`` and ``split_model`` do.
     """
-    if source is not None and (Path(source) / MANIFEST_NAME).is_file():
+    if source is not None and await asyncio.to_thread((Path(source) / MANIFEST_NAME).is_file):
         return open_shard_folder(Path(source))
     files = await open_source(source, data_dir, output)
     out = data_dir / "shards" / f"{safe_folder_name(files.name)}-{_key(files, division)}"
-    if (out / MANIFEST_NAME).is_file():
+    if await asyncio.to_thread((out / MANIFEST_NAME).is_file):
         return open_shard_folder(out)
     return await _split(files, division, out, output)
 
 
-async def _split(
-    files: ModelFiles, division: Division, out: Path, output: Output
-) -> ShardFolder:
+async def _split(files: ModelFiles, division: Division, out: Path, output: Output) -> ShardFolder:
     for note in files.notes:
         output.say(f"Note: {note}")
     settings = await asyncio.to_thread(read_settings, files)
-    order = SplitOrder(
+    order = _order(files, settings, division, out)
+
+    def report(progress: SplitProgress) -> None:
+        unit = "bytes" if progress.phase == "hash" else "layers"
+        output.progress(_PHASE_NAMES[progress.phase], progress.done, progress.total, unit)
+
+    result = await split_in_process(order, report)
+    return open_shard_folder(Path(result.folder))
+
+
+def _order(files: ModelFiles, settings: ModelSettings, division: Division, out: Path) -> SplitOrder:
+    return SplitOrder(
         xml=str(files.xml.absolute()),
         out=str(out.absolute()),
         name=files.name,
@@ -147,13 +159,6 @@ async def _split(
         cuts=division.cuts,
         num_stages=division.num_stages,
     )
-
-    def report(progress: SplitProgress) -> None:
-        unit = "bytes" if progress.phase == "hash" else "layers"
-        output.progress(_PHASE_NAMES[progress.phase], progress.done, progress.total, unit)
-
-    result = await split_in_process(order, report)
-    return open_shard_folder(Path(result.folder))
 
 
 def _key(files: ModelFiles, division: Division) -> str:

@@ -109,7 +109,7 @@ def decode(data: Received) -> Message | MicroBatch | SampledTokens | Unknown:
 
     Raises:
         RemoteProtocolError: The bytes are not a frame of this protocol.
-    """  # noqa: DOC502 - raised by the functions it calls
+    """
     frame = memoryview(data).toreadonly()
     number = peek_type(frame)
     if number is None:

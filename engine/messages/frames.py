@@ -246,7 +246,7 @@ def peek_header(frame: memoryview) -> FrameHead:
 
     Raises:
         RemoteProtocolError: The header is cut short or its reserved byte is not 0.
-    """  # noqa: DOC502 - raised by the function that unpacks it
+    """
     head = _unpack_header(frame)
     counts = (head.num_entries, head.num_tokens, head.compute_us)
     return FrameHead(MessageType(head.type), head.batch_id, head.epoch, *counts)

@@ -90,9 +90,7 @@ def as_generate(fields: RequestBody, request_id: str) -> Generate:
     )
     if limit is not None and limit < 1:
         raise UsageError(f"max_tokens is {limit}; it must be 1 or more, or left out.")
-    given = {
-        name: value for name in _SAMPLING if (value := getattr(fields, name)) is not None
-    }
+    given = {name: value for name in _SAMPLING if (value := getattr(fields, name)) is not None}
     stop = [fields.stop] if isinstance(fields.stop, str) else (fields.stop or [])
     return Generate(
         request_id=request_id,

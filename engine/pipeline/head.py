@@ -317,5 +317,3 @@ class Head:
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:
             raise self._broken
-
-

@@ -68,6 +68,9 @@ async def run_stage(
         send_own_head: Takes what is for the head, if the head is this node.
         cpus: Processors the stage may use; None for all.
 
+    Yields:
+        The stage, for as long as the context is open.
+
     Raises:
         StageError: The stage can't be loaded.
         ModelError: The shard is not whole.

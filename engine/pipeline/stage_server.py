@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 Send = Callable[[bytes], Awaitable[None]]
 
-STAGE_FRAMES = frozenset(
-    {MessageType.MICRO_BATCH, MessageType.OPEN_SEQUENCE, MessageType.CLOSE_SEQUENCE}
-)
+STAGE_FRAMES = frozenset({
+    MessageType.MICRO_BATCH,
+    MessageType.OPEN_SEQUENCE,
+    MessageType.CLOSE_SEQUENCE,
+})
 
 
 class StageServer:
@@ -99,13 +101,17 @@ class StageServer:
             while True:
                 await self._deliver(await self._process.receive())
                 self._pending.popleft()
-                while self._pending and (frame := self._pending[0]) is not None:
-                    if self._send_next is not None:
-                        await self._send_next(frame)
-                    self._pending.popleft()
+                await self._pass_on_pending()
         except DaisyError as error:
             await self._tell(error)
             raise
+
+    async def _pass_on_pending(self) -> None:
+        """Send the openings and closings that waited for the micro-batch before them."""
+        while self._pending and (frame := self._pending[0]) is not None:
+            if self._send_next is not None:
+                await self._send_next(frame)
+            self._pending.popleft()
 
     async def watch_loop(self, receive: Callable[[], Awaitable[bytes]]) -> None:
         """Watch the connection to the next stage, which sends nothing, for its end.

@@ -47,15 +47,13 @@ class BoundaryFinder:
         self._graph = graph
         self._layers = layers
         self._token_bit = 1 << len(layers)
-        reads = {
-            cache.read: 1 << l for l, layer in enumerate(layers) for cache in layer.caches
-        }
-        tokens = {i: self._token_bit for i in _token_parameters(graph)}
+        reads = {c.read: 1 << number for number, layer in enumerate(layers) for c in layer.caches}
+        tokens = dict.fromkeys(_token_parameters(graph), self._token_bit)
         self._from = graph.upstream(reads | tokens)
         assigns = {
-            cache.assign: 1 << l for l, layer in enumerate(layers) for cache in layer.caches
+            c.assign: 1 << number for number, layer in enumerate(layers) for c in layer.caches
         }
-        results = {i: self._token_bit for i in graph.of_type("Result")}
+        results = dict.fromkeys(graph.of_type("Result"), self._token_bit)
         self._to = graph.downstream(assigns | results)
 
     def before(self, layer: int) -> Boundary:
@@ -92,9 +90,7 @@ class BoundaryFinder:
         before = ((1 << layer) - 1) | self._token_bit
         behind = ~((1 << layer) - 1)
         return frozenset(
-            i
-            for i in range(len(self._graph))
-            if self._from[i] & before and self._to[i] & behind
+            i for i in range(len(self._graph)) if self._from[i] & before and self._to[i] & behind
         )
 
     def _sources_on(self, node: int, on_path: frozenset[int]) -> list[int]:
@@ -105,9 +101,7 @@ class BoundaryFinder:
     def _as_boundary(self, layer: int, node: int, on_path: frozenset[int]) -> Boundary | None:
         graph = self._graph
         ports = {
-            graph.edges[c][p].source_port
-            for c, p in graph.data_consumers(node)
-            if c in on_path
+            graph.edges[c][p].source_port for c, p in graph.data_consumers(node) if c in on_path
         }
         if len(ports) != 1:
             return None

@@ -80,9 +80,7 @@ def find_cache_layers(graph: Graph) -> tuple[CacheLayer, ...]:
 
 
 def _find_caches(graph: Graph) -> list[Cache]:
-    assigns = {
-        graph.nodes[i].get_attributes()["variable_id"]: i for i in graph.of_type("Assign")
-    }
+    assigns = {graph.nodes[i].get_attributes()["variable_id"]: i for i in graph.of_type("Assign")}
     reads = graph.of_type("ReadValue")
     if not reads:
         raise UnsupportedModelError(

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import openvino as ov
 from openvino import opset13
 
 from engine.errors import UnsupportedModelError
+from engine.splitter.analysis import read_model
 from engine.splitter.fusion import ensure_reorder
 from engine.splitter.graph import Tensor, connect
 from engine.splitter.lm_head import gather_wanted_rows
-from engine.splitter.analysis import read_model
 from engine.splitter.symbols import BATCH, PAST, TOKENS, TOTAL, Dim, Shape, cache_shapes
 
 if TYPE_CHECKING:
@@ -117,9 +116,7 @@ class _Cutter:
             elif kind == "ReadValue":
                 available[i] = i in self._own
             else:
-                available[i] = all(
-                    available[e.source] for e in graph.edges[i] if e.is_data
-                )
+                available[i] = all(available[e.source] for e in graph.edges[i] if e.is_data)
         return available
 
     def _find_needed(self) -> set[int]:
@@ -137,9 +134,7 @@ class _Cutter:
             if self._begin is not None and node == self._begin.tensor.node:
                 continue
             stack.extend(
-                e.source
-                for e in graph.edges[node]
-                if e.is_data or self._available[e.source]
+                e.source for e in graph.edges[node] if e.is_data or self._available[e.source]
             )
         return seen
 
@@ -155,11 +150,7 @@ class _Cutter:
     # ---- edits ------------------------------------------------------------------------------
 
     def _output(self, tensor: Tensor) -> ov.Output:
-        if (
-            self._hidden is not None
-            and self._begin is not None
-            and tensor == self._begin.tensor
-        ):
+        if self._hidden is not None and self._begin is not None and tensor == self._begin.tensor:
             return self._hidden
         return self._nodes[tensor.node].output(tensor.port)
 
@@ -197,7 +188,11 @@ class _Cutter:
         return count
 
     def _shape_like(self, tensor: Tensor, element_type: ov.Type) -> ov.Output:
-        """Answer "what is the shape of ``tensor``" from this shard's own tensors."""
+        """Answer "what is the shape of ``tensor``" from this shard's own tensors.
+
+        Raises:
+            UnsupportedModelError: The meaning of a dimension can't be told.
+        """
         meaning = self._analysis.meanings.of(tensor)
         if meaning is None:
             raise UnsupportedModelError(
@@ -214,26 +209,22 @@ class _Cutter:
 
     def _anchors(self) -> list[tuple[ov.Output, Shape]]:
         """The shard's own tensors whose shapes are understood."""
-        own = cache_shapes(
-            self._analysis.layers, self._analysis.meanings, self._layers.start
-        )
+        own = cache_shapes(self._analysis.layers, self._analysis.meanings, self._layers.start)
         anchors = [(self._output(tensor), shape) for tensor, shape in own]
         if self._hidden is not None and self._begin is not None:
             hidden = (BATCH, TOKENS, Dim(self._begin.hidden_size))
             anchors.insert(0, (self._hidden, hidden))
         return anchors
 
-    def _dim(
-        self, dim: Dim, anchors: list[tuple[ov.Output, Shape]], type_name: str
-    ) -> ov.Output:
+    def _dim(self, dim: Dim, anchors: list[tuple[ov.Output, Shape]], type_name: str) -> ov.Output:
         """One dimension as a one-element tensor."""
-        value = opset13.constant([dim.factor], dtype=ov.Type.i32 if type_name == "i32" else ov.Type.i64)
+        value = opset13.constant(
+            [dim.factor], dtype=ov.Type.i32 if type_name == "i32" else ov.Type.i64
+        )
         product: ov.Output | None = None if dim.sizes and dim.factor == 1 else value.output(0)
         for size in dim.sizes:
             wanted = {"batch": BATCH, "tokens": TOKENS, "past": PAST, "total": TOTAL}[size]
-            anchor, axis = next(
-                (a, s.index(wanted)) for a, s in anchors if wanted in s
-            )
+            anchor, axis = next((a, s.index(wanted)) for a, s in anchors if wanted in s)
             shape = opset13.shape_of(anchor, type_name)
             part = opset13.gather(
                 shape, opset13.constant([axis], dtype=ov.Type.i64), opset13.constant(0)
@@ -282,16 +273,12 @@ class _Cutter:
 
 def _copy_rt_info(source: ov.Model, target: ov.Model) -> None:
     """Copy the run-time options value by value: without them precision changes silently."""
-
-    def copy(value: object, path: list[str]) -> None:
-        if isinstance(value, dict) or hasattr(value, "keys"):
-            for key in value:
-                copy(value[key], [*path, key])
+    sections = [name for name in _COPIED_RT_INFO if name in source.get_rt_info()]
+    pending = [([name], source.get_rt_info()[name]) for name in sections]
+    while pending:
+        path, value = pending.pop()
+        inner = getattr(value, "value", value)
+        if isinstance(inner, str | int | float | bool):
+            target.set_rt_info(inner, path)
         else:
-            target.set_rt_info(getattr(value, "value", value), path)
-
-    rt_info = source.get_rt_info()
-    for section in _COPIED_RT_INFO:
-        if section in rt_info:
-            inner = rt_info[section]
-            copy(getattr(inner, "value", inner), [section])
+            pending.extend(([*path, key], inner[key]) for key in inner)

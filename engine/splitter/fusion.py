@@ -43,8 +43,7 @@ def reordered_caches(model: ov.Model) -> int:
             continue
         targets = [t.get_node() for t in node.output(0).get_target_inputs()]
         count += any(
-            t.get_type_name() == "Gather"
-            and BEAM_INPUT in t.input_value(1).get_names()
+            t.get_type_name() == "Gather" and BEAM_INPUT in t.input_value(1).get_names()
             for t in targets
         )
     return count

@@ -34,8 +34,10 @@ EXACT = {
 
 def golden_token_ids(vocab_size: int) -> tuple[int, ...]:
     """Return token ids spread over a vocabulary, the same for every model of that size."""
-    return tuple((k * vocab_size + vocab_size // 3) // NUM_GOLDEN_TOKENS % vocab_size
-                 for k in range(NUM_GOLDEN_TOKENS))
+    return tuple(
+        (k * vocab_size + vocab_size // 3) // NUM_GOLDEN_TOKENS % vocab_size
+        for k in range(NUM_GOLDEN_TOKENS)
+    )
 
 
 def golden_run(

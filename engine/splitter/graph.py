@@ -64,9 +64,7 @@ class Graph:
 
     def _carries_data(self, node: int, position: int) -> bool:
         kind = self.types[node]
-        return not (
-            kind in {"ShapeOf", "Shape"} or (kind == "ConvertLike" and position == 1)
-        )
+        return not (kind in {"ShapeOf", "Shape"} or (kind == "ConvertLike" and position == 1))
 
     def __len__(self) -> int:
         return len(self.nodes)

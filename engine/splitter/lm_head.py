@@ -59,7 +59,7 @@ def find_head_weights(graph: Graph) -> list[int]:
 
 def _find_head(graph: Graph, result: int) -> tuple[int, int] | None:
     """Return the head's MatMul and which of its inputs is the hidden states."""
-    varies = graph.upstream({i: 1 for i in graph.of_type("Parameter", "ReadValue")})
+    varies = graph.upstream(dict.fromkeys(graph.of_type("Parameter", "ReadValue"), 1))
     node = result
     while True:
         moving = [

@@ -147,9 +147,7 @@ def split_model(
     return SplitResult(str(out), sha256_of(data))
 
 
-def _ranges(
-    order: SplitOrder, analysis: Analysis, weights: WeightBytes
-) -> tuple[LayerRange, ...]:
+def _ranges(order: SplitOrder, analysis: Analysis, weights: WeightBytes) -> tuple[LayerRange, ...]:
     if order.cuts is not None:
         ranges = ranges_from_cuts(order.cuts, analysis.num_layers)
     else:
@@ -188,9 +186,7 @@ def _vocab_size(analysis: Analysis) -> int:
     return int(shape[shape.rank.get_length() - 1].get_length())
 
 
-def _describe(
-    order: SplitOrder, analysis: Analysis, weights: WeightBytes
-) -> ModelDescription:
+def _describe(order: SplitOrder, analysis: Analysis, weights: WeightBytes) -> ModelDescription:
     heads, sizes, value_sizes = [], [], []
     for layer in analysis.layers:
         dims = [_static_dims(analysis, cache.read) for cache in layer.caches]
@@ -237,7 +233,14 @@ def _check_space(out: Path, weights: WeightBytes, order: SplitOrder) -> None:
 
 @contextmanager
 def _appearing_whole(out: Path) -> Iterator[Path]:
-    """Give a folder to write in; rename it to ``out`` at the end, or leave nothing behind."""
+    """Give a folder to write in; rename it to ``out`` at the end, or leave nothing behind.
+
+    Yields:
+        The folder to write in.
+
+    Raises:
+        StorageError: It can't be made, written or renamed.
+    """
     try:
         folder = Path(tempfile.mkdtemp(prefix=".daisy-split-", dir=out.parent))
     except OSError as exc:
@@ -292,9 +295,7 @@ class _Writer:
             sliding_window=support.sliding_window,
         )
 
-    def write_golden(
-        self, ranges: tuple[LayerRange, ...], weights: WeightBytes
-    ) -> GoldenVectors:
+    def write_golden(self, ranges: tuple[LayerRange, ...], weights: WeightBytes) -> GoldenVectors:
         token_ids = golden_token_ids(_vocab_size(self._analysis))
         stops = frozenset(layers.stop for layers in ranges)
         # The head is repacked with the last layer, and may be as large as five of them.
@@ -358,4 +359,3 @@ def _save_failure(exc: RuntimeError, folder: Path) -> str:
     free = shutil.disk_usage(folder).free
     reason = str(exc).strip().splitlines()[-1]
     return f"A shard could not be written with {free} bytes free on the disk: {reason}"
-

@@ -109,8 +109,7 @@ class ShapeMeanings:
             tensor: Named by its index in any reading of the same files.
         """
         first, second = (
-            graph.nodes[tensor.node].get_output_partial_shape(tensor.port)
-            for graph in self._graphs
+            graph.nodes[tensor.node].get_output_partial_shape(tensor.port) for graph in self._graphs
         )
         if first.is_dynamic or second.is_dynamic:
             return None
@@ -197,7 +196,7 @@ def _state_shape(node: ov.Node, sizes: _Sizes) -> ov.PartialShape:
 
 
 def _meaning(first: int, second: int) -> Dim | None:
-    """Find the product of named sizes that is ``first`` in one probe and ``second`` in the other."""
+    """Find the product of named sizes that gives both lengths, one in each probe."""
     for sizes in _CANDIDATES:
         a, b = (probe.of(Dim(1, sizes)) for probe in _PROBES)
         if first % a == 0 and second % b == 0 and first // a == second // b:

@@ -40,14 +40,14 @@ def weigh(analysis: Analysis) -> WeightBytes:
         UnsupportedModelError: It can't be cut at some boundary.
     """
     graph = analysis.graph
-    cuts = [analysis.boundary_before(l).tensor.node for l in range(1, analysis.num_layers)]
+    cuts = [analysis.boundary_before(k).tensor.node for k in range(1, analysis.num_layers)]
     entry = analysis.finder.before(0).tensor.node
     embedding = _constants_behind(graph, [entry], frozenset())
     head = _constants_behind(graph, find_head_weights(graph), frozenset())
     layers = []
-    for l, layer in enumerate(analysis.layers):
-        begin = entry if l == 0 else cuts[l - 1]
-        end = graph.of_type("Result") if l == len(cuts) else [cuts[l]]
+    for number, layer in enumerate(analysis.layers):
+        begin = entry if number == 0 else cuts[number - 1]
+        end = graph.of_type("Result") if number == len(cuts) else [cuts[number]]
         roots = [cache.assign for cache in layer.caches] + end
         own = _constants_behind(graph, roots, frozenset([begin])) - embedding - head
         layers.append(sum(_num_bytes(graph, i) for i in own))

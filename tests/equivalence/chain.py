@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import openvino as ov
 
 from engine.domain import LayerRange, MicroBatch, SequenceId, SequenceStep, StageKind
 from engine.messages.control import LoadShard
-from engine.splitter.analysis import Analysis
 from engine.splitter.cut import cut_shard
 from engine.splitter.paged_support import probe_paged_support
 from engine.stages.loading import load_stage
-from engine.stages.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.splitter.analysis import Analysis
+    from engine.stages.stage import Stage
 
 EXACT = {
     "INFERENCE_PRECISION_HINT": "f32",
@@ -110,7 +115,7 @@ class Chain:
 
 def ranges_at(cuts: list[int], num_layers: int) -> list[LayerRange]:
     edges = [0, *cuts, num_layers]
-    return [LayerRange(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [LayerRange(a, b) for a, b in pairwise(edges)]
 
 
 def load_chain(
