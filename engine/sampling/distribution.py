@@ -87,7 +87,7 @@ def weighted_candidates(
     parameters: SamplingParameters,
     history: NDArray[np.int32],
     num_prompt_tokens: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
     """Return the tokens that may be drawn and their weights, not normalised.
 
     Args:
@@ -97,8 +97,8 @@ def weighted_candidates(
         num_prompt_tokens: Where the answer begins in ``history``.
 
     Returns:
-        Token ids int64 ``[k]``, ascending, k at least 1; weights float64 ``[k]``, the largest
-        is 1, and those too small for float64 are 0.
+        Token ids int64 ``[k]``, ascending, k at least 1, or None for the whole vocabulary;
+        weights float64 ``[k]``, the largest is 1, and those too small for float64 are 0.
 
     Logits that can't be sampled raise ``InferenceError``, as ``best_token`` says.
     """
@@ -123,7 +123,7 @@ def weighted_candidates(
     if parameters.min_p > 0.0:
         kept = np.flatnonzero(weights >= parameters.min_p)  # the largest weight is 1
         token_ids, weights = _narrowed(token_ids, kept), weights.take(kept)
-    return np.arange(scores.size) if token_ids is None else token_ids, weights
+    return token_ids, weights
 
 
 def distribution(
@@ -148,8 +148,8 @@ def distribution(
     Logits that can't be sampled raise ``InferenceError``, as ``best_token`` says.
     """
     token_ids, weights = weighted_candidates(logits, parameters, history, num_prompt_tokens)
-    possible = weights > 0
-    return token_ids[possible], weights[possible] / weights.sum()
+    possible = np.flatnonzero(weights)
+    return _narrowed(token_ids, possible), weights.take(possible) / weights.sum()
 
 
 def _narrowed(token_ids: NDArray[np.int64] | None, kept: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -164,7 +164,10 @@ def _nucleus(
     total = float(weights.sum())
     # n tokens, each lighter than (1 - p) / n of the total, together are lighter than 1 - p of
     # it: none of them can be needed. On text this leaves some hundreds of 49,152.
-    heavy = np.flatnonzero(weights >= (1.0 - top_p) * total / weights.size)
+    is_heavy = weights >= (1.0 - top_p) * total / weights.size
+    if is_heavy.all():
+        return _highest(scores, weights, top_p * total)
+    heavy = np.flatnonzero(is_heavy)
     return heavy.take(_highest(scores.take(heavy), weights.take(heavy), top_p * total))
 
 

@@ -60,7 +60,8 @@ def sample(
     # u < 1, so u * total stays below the total after rounding too, and the first sum above it
     # belongs to a token whose weight is not 0.
     drawn = uniform_draw(parameters.seed, position) * cumulative[-1]
-    return int(token_ids[np.searchsorted(cumulative, drawn, side="right")])
+    index = int(np.searchsorted(cumulative, drawn, side="right"))
+    return index if token_ids is None else int(token_ids[index])
 
 
 def sample_rows(
