@@ -86,15 +86,7 @@ class Head:
         self._text = text
         self._placement = placement
         self._submit = submit
-        self._scheduler = Scheduler(
-            SchedulerLimits(
-                max_tokens=placement.context_tokens * placement.max_sequences,
-                block_tokens=MAX_BLOCK_TOKENS,
-                max_sequences=placement.max_sequences,
-                num_stages=len(placement.stages),
-            ),
-            placement.epoch,
-        )
+        self._scheduler = Scheduler(_limits(placement), placement.epoch)
         self._live: dict[SequenceId, _Live] = {}
         self._by_request: dict[str, SequenceId] = {}
         self._outgoing: deque[CloseSequence] = deque()
@@ -317,3 +309,16 @@ class Head:
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:
             raise self._broken
+
+
+def _limits(placement: Placement) -> SchedulerLimits:
+    """Return what the stages of a placement allow; they round up to whole blocks as well."""
+    blocks = -(-placement.context_tokens // MAX_BLOCK_TOKENS)
+    return SchedulerLimits(
+        max_tokens=blocks * MAX_BLOCK_TOKENS * placement.max_sequences,
+        block_tokens=MAX_BLOCK_TOKENS,
+        max_sequences=placement.max_sequences,
+        num_stages=len(placement.stages),
+        # The chunks of one long prompt follow each other down the chain, which keeps their order.
+        max_chunks_in_flight=len(placement.stages),
+    )
