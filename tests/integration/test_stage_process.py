@@ -231,6 +231,18 @@ def test_garbage_before_anything_is_loaded_is_answered_by_an_error():
     assert (report.code, started.returncode) == ("remote_protocol", 0)
 
 
+def test_whatever_is_printed_does_not_reach_the_pipe():
+    """By Python and by the system call libraries use."""
+    script = (
+        "import os; from engine.stages.process import claim_pipes; pipe = claim_pipes(); "
+        "print('noise', flush=True); os.write(1, b'raw'); pipe.write(b'frame')"
+    )
+    command = [sys.executable, "-c", script]
+    started = subprocess.run(command, capture_output=True, timeout=30, check=True)
+    assert started.stdout == LENGTH.pack(5) + b"frame"
+    assert started.stderr == b"noise\nraw"
+
+
 def test_the_end_of_input_is_a_clean_end():
     command = [sys.executable, "-m", "engine.stages.process"]
     started = subprocess.run(command, input=b"", capture_output=True, timeout=30, check=False)
