@@ -185,12 +185,14 @@ class _Node:
     ) -> None:
         match message:
             case Generate():
+                if message.request_id in tasks:
+                    raise RemoteProtocolError(f"Two requests are called {message.request_id!r}.")
                 task = requests.create_task(self._answer(message, connection))
                 tasks[message.request_id] = task
                 task.add_done_callback(lambda _: tasks.pop(message.request_id, None))
             case Cancel():
                 if message.request_id in tasks and self._running and self._running.head:
-                    self._running.head.cancel(message.request_id)
+                    self._running.head.cancel(_key(connection, message.request_id))
             case Placement():
                 requests.create_task(self._place(message, connection))
             case BatchFailed() | StageFailed():
@@ -227,7 +229,8 @@ class _Node:
                 raise PlacementError(
                     "No model is loaded on this PC.", "Load one, or ask the PC that is the head."
                 )
-            await self._running.head.answer(request, send)
+            key = _key(connection, request.request_id)
+            await self._running.head.answer(request, send, key)
         except TransportError as error:
             _logger.info("request: the asker is gone, %s", error.what)
         except DaisyError as error:
@@ -258,6 +261,10 @@ class _Node:
                 answer = StageReady(
                     epoch=placement.epoch, stage_index=index, description=stage.description
                 )
+            except asyncio.CancelledError:
+                # The placer left before it was told; nobody would ask for what was loaded.
+                await asyncio.shield(self.end_placement())
+                raise
             except DaisyError as error:
                 await self.end_placement()
                 answer = StageFailed(
@@ -309,8 +316,13 @@ class _Node:
         running, self._running = self._running, None
         if running is not None and running.head is not None:
             running.head.stop()
-        await self._stack.aclose()
-        self._stack = AsyncExitStack()
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+
+def _key(connection: Connection, request_id: str) -> str:
+    """Name a request unlike those of every other connection."""
+    return f"{connection.address}/{request_id}"
 
 
 class _CancelledAtEnd:

@@ -140,8 +140,9 @@ def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:
         raise UsageError(f"--context is {context}; this model takes from 2 to {upper} tokens.")
     if given.threads is not None and given.threads < 1:
         raise UsageError(f"--threads is {given.threads}; it must be 1 or more.")
-    if not 0 <= given.port <= 65535 - len(folder.manifest.shards):
-        raise UsageError(f"--port is {given.port}; it must be from 0 to 65535.")
+    highest = 65536 - len(folder.manifest.shards)  # each node takes the next port
+    if not 0 <= given.port <= highest:
+        raise UsageError(f"--port is {given.port}; it must be from 0 to {highest}.")
     return PoolOptions(
         kind=given.kind,
         mode="exact" if given.exact else "fast",

@@ -12,7 +12,7 @@ from engine.cli.arguments import data_dir, division, pool_options, sampling_fiel
 from engine.cli.asking import ask
 from engine.cli.local_pool import LocalPool, open_local_pool
 from engine.cli.preparation import shards_for, split_source
-from engine.errors import ModelFileError, PipelineBrokenError, UsageError
+from engine.errors import PipelineBrokenError, UsageError
 from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.messages.request_body import RequestBody, as_generate, parse_request
 
@@ -94,7 +94,7 @@ def _read(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as exc:
-        raise ModelFileError(f"{file} can't be read: {exc.strerror}.", "Check the path.") from exc
+        raise UsageError(f"{file} can't be read: {exc.strerror}.", "Check the path.") from exc
 
 
 def new_request_id() -> str:

@@ -90,7 +90,12 @@ async def _unsplit_tokens(xml: Path, prompt: list[int], num_tokens: int) -> list
         *map(str, prompt),
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await process.communicate()
+    try:
+        out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
         raise StageError(f"The unsplit model ended {describe_exit(process.returncode)}.")
     return list(json.loads(out)["tokens"])

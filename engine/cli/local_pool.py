@@ -29,6 +29,7 @@ from engine.messages.control import (
 from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from engine.domain import StageDescription
@@ -67,7 +68,7 @@ class LocalNode:
 
     node_id: NodeId
     address: str
-    process: asyncio.subprocess.Process
+    process: Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,7 @@ async def open_local_pool(
     Cancellation: ends every node and waits for it.
     """
     async with AsyncExitStack() as stack:
-        nodes = [
-            await stack.enter_async_context(_node(folder, options, index))
-            for index in range(len(folder.manifest.shards))
-        ]
+        nodes = await stack.enter_async_context(_nodes(folder, options))
         endpoint = await stack.enter_async_context(_endpoint())
         links = [await endpoint.connect(node.address) for node in nodes]
         placement = _placement(folder, options, nodes)
@@ -127,27 +125,46 @@ async def open_local_pool(
 
 
 @asynccontextmanager
-async def _node(folder: ShardFolder, options: PoolOptions, index: int) -> AsyncIterator[LocalNode]:
-    node_id = NodeId(f"node-{index + 1}")
+async def _nodes(folder: ShardFolder, options: PoolOptions) -> AsyncIterator[list[LocalNode]]:
+    """Start all nodes at once, and end them all at once: neither takes longer for more of them.
+
+    Yields:
+        The nodes, which listen.
+    """
+    processes: list[Process] = []
+    try:
+        for index in range(len(folder.manifest.shards)):
+            processes.append(await _start(folder, options, index))
+        addresses = [await _address(p, _node_id(i)) for i, p in enumerate(processes)]
+        yield [
+            LocalNode(_node_id(i), address, process)
+            for i, (address, process) in enumerate(zip(addresses, processes, strict=True))
+        ]
+    finally:
+        await asyncio.shield(asyncio.gather(*map(_end, processes)))
+
+
+def _node_id(index: int) -> NodeId:
+    return NodeId(f"node-{index + 1}")
+
+
+async def _start(folder: ShardFolder, options: PoolOptions, index: int) -> Process:
+    node_id = _node_id(index)
     port = options.base_port + index if options.base_port else 0
     command = [sys.executable, "-m", "engine", "--node-id", node_id, "--until-stdin-closes"]
     command += ["--port", str(port), "--shards", str(folder.path)]
     if options.cpus is not None:
         command += ["--cpus", ",".join(map(str, options.cpus[index]))]
     # A session of its own: Ctrl-C reaches only the asker, which then ends the nodes in order.
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    try:
-        yield LocalNode(node_id, await _address(process, node_id), process)
-    finally:
-        await asyncio.shield(_end(process))
 
 
-async def _address(process: asyncio.subprocess.Process, node_id: NodeId) -> str:
+async def _address(process: Process, node_id: NodeId) -> str:
     assert process.stdout is not None  # noqa: S101 - a pipe was asked for
     try:
         async with asyncio.timeout(NODE_START_DEADLINE_S):
@@ -165,7 +182,7 @@ async def _address(process: asyncio.subprocess.Process, node_id: NodeId) -> str:
     return str(told["address"])
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: Process) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:

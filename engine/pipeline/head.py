@@ -58,6 +58,7 @@ class _Live:
     """One request while it runs."""
 
     request: Generate
+    key: str
     reply: Reply
     opening: OpenSequence
     num_prompt_tokens: int
@@ -88,20 +89,24 @@ class Head:
         self._submit = submit
         self._scheduler = Scheduler(_limits(placement), placement.epoch)
         self._live: dict[SequenceId, _Live] = {}
-        self._by_request: dict[str, SequenceId] = {}
+        self._by_key: dict[str, SequenceId | None] = {}  # None while its prompt is made
+        self._cancelled: set[str] = set()  # of those
         self._outgoing: deque[CloseSequence] = deque()
         self._wake = asyncio.Event()
         self._num_sequences = 0
+        self._heard_s = time.monotonic()  # of the chain, whatever it computed
         self._broken: DaisyError | None = None
 
     # ---- a request's own task -----------------------------------------------------------------
 
-    async def answer(self, request: Generate, send: SendToAsker) -> None:
+    async def answer(self, request: Generate, send: SendToAsker, key: str | None = None) -> None:
         """Answer one request, streaming to the asker until the answer has ended.
 
         Args:
             request: What is asked.
             send: Reaches the asker; may be slow.
+            key: Names the request in ``cancel``, unlike any other that is running; its
+                ``request_id`` if left out, which is unique on one connection only.
 
         Raises:
             UsageError: The request is wrong, or too long for the context.
@@ -115,53 +120,60 @@ class Head:
         self._refuse_if_broken()
         request.sampling.checked()
         now = datetime.now().astimezone()
-        prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request, now)
+        key = request.request_id if key is None else key
+        self._by_key[key] = None
+        try:
+            prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request, now)
+            live = self._queued(request, key, prompt_ids, accepted_s)
+            try:
+                await send(
+                    Accepted(
+                        request_id=request.request_id,
+                        prompt_tokens=len(prompt_ids),
+                        seed=live.opening.sampling.seed,
+                    )
+                )
+                self._wake.set()
+                await self._stream(live, send)
+            finally:
+                self._close(live)
+        finally:
+            self._by_key.pop(key, None)
+            self._cancelled.discard(key)
+
+    def _queued(
+        self, request: Generate, key: str, prompt_ids: list[int], accepted_s: float
+    ) -> _Live:
         max_tokens = check_max_tokens(
             request.max_tokens, len(prompt_ids), self._placement.context_tokens
         )
-        sampling = self._seeded(request)
         self._refuse_if_broken()
         sequence_id = self._next_id()
         live = _Live(
             request=request,
+            key=key,
             reply=self._text.new_reply(request, prompt_ids, max_tokens),
             opening=OpenSequence(
                 epoch=self._placement.epoch,
                 sequence_id=sequence_id,
                 num_prompt_tokens=len(prompt_ids),
-                sampling=sampling,
+                sampling=self._seeded(request),
             ),
             num_prompt_tokens=len(prompt_ids),
             accepted_s=accepted_s,
         )
         self._scheduler.add(Sequence(sequence_id, prompt_ids, max_tokens))
         self._live[sequence_id] = live
-        self._by_request[request.request_id] = sequence_id
-        try:
-            await send(
-                Accepted(
-                    request_id=request.request_id,
-                    prompt_tokens=len(prompt_ids),
-                    seed=sampling.seed,
-                )
-            )
-            self._wake.set()
-            await self._stream(live, send)
-        finally:
-            self._close(sequence_id)
+        self._by_key[key] = sequence_id
+        if key in self._cancelled:
+            self.cancel(key)
+        return live
 
     async def _stream(self, live: _Live, send: SendToAsker) -> None:
         number = 0
         request_id = live.request.request_id
         while True:
-            try:
-                async with asyncio.timeout(TOKEN_DEADLINE_S):
-                    await live.changed.wait()
-            except TimeoutError as exc:
-                raise PeerTimeoutError(
-                    f"No token came for {TOKEN_DEADLINE_S:g} s.",
-                    "A PC of the pool hangs; load the model again.",
-                ) from exc
+            await self._changed(live)
             live.changed.clear()
             text, ids = live.reply.take()
             if ids:
@@ -173,6 +185,27 @@ class Head:
             if live.reply.finish_reason is not None and not live.changed.is_set():
                 await send(self._finished(live))
                 return
+
+    async def _changed(self, live: _Live) -> None:
+        """Wait for something new to tell; a chain that computes for others is no dead one.
+
+        Raises:
+            PeerTimeoutError: The chain has said nothing at all for too long.
+        """
+        waits_from_s = time.monotonic()
+        while True:
+            rest_s = max(waits_from_s, self._heard_s) + TOKEN_DEADLINE_S - time.monotonic()
+            if rest_s <= 0:
+                raise PeerTimeoutError(
+                    f"No token came for {TOKEN_DEADLINE_S:g} s.",
+                    "A PC of the pool hangs; load the model again.",
+                )
+            try:
+                async with asyncio.timeout(rest_s):
+                    await live.changed.wait()
+            except TimeoutError:
+                continue
+            return
 
     def _finished(self, live: _Live) -> Finished:
         first, last = live.first_token_s, live.last_token_s
@@ -187,14 +220,17 @@ class Head:
             chain_compute_ms=sum(computed) / len(computed) / 1000 if computed else 0.0,
         )
 
-    def cancel(self, request_id: str) -> None:
+    def cancel(self, key: str) -> None:
         """End a request where it is; its asker is told how far it came.
 
         Args:
-            request_id: Nothing happens for one that is not running.
+            key: As given to ``answer``; nothing happens for one that is not running.
         """
-        sequence_id = self._by_request.get(request_id)
+        if key not in self._by_key:
+            return
+        sequence_id = self._by_key[key]
         if sequence_id is None:
+            self._cancelled.add(key)
             return
         self._scheduler.cancel(sequence_id)
         self._live[sequence_id].reply.cancel()
@@ -212,7 +248,7 @@ class Head:
         Raises:
             RemoteProtocolError: It does not fit what was asked.
         """
-        now_s = time.monotonic()
+        now_s = self._heard_s = time.monotonic()
         compute_us = peek_batch(frame).compute_us
         for sequence_id, token_ids in self._scheduler.apply(tokens):
             live = self._live.get(sequence_id)
@@ -279,17 +315,24 @@ class Head:
         while self._outgoing:
             await self._submit(encode_control(self._outgoing.popleft()))
         while self._broken is None and (batch := self._scheduler.next_micro_batch()) is not None:
-            for sequence_id in self._scheduler.take_preempted():
-                await self._submit(encode_control(self._closing(sequence_id)))
-            for step in batch.steps:
-                if step.past_len == 0 and step.sequence_id in self._live:
-                    await self._submit(encode_control(self._live[step.sequence_id].opening))
-            await self._submit(encode_micro_batch(batch))
+            # All of it before the first wait: a sequence may end meanwhile, and a stage must not
+            # get a step of one that was never opened.
+            frames: list[bytes] = [
+                *(encode_control(self._closing(i)) for i in self._scheduler.take_preempted()),
+                *(
+                    encode_control(self._live[step.sequence_id].opening)
+                    for step in batch.steps
+                    if step.past_len == 0
+                ),
+                encode_micro_batch(batch),
+            ]
+            for frame in frames:
+                await self._submit(frame)
 
-    def _close(self, sequence_id: SequenceId) -> None:
+    def _close(self, live: _Live) -> None:
+        sequence_id = live.opening.sequence_id
         self._scheduler.cancel(sequence_id)
-        live = self._live.pop(sequence_id)
-        self._by_request.pop(live.request.request_id, None)
+        self._live.pop(sequence_id, None)
         self._outgoing.append(self._closing(sequence_id))
         self._wake.set()
 

@@ -64,9 +64,9 @@ class ShardFolder:
             have = file.stat().st_size if file.is_file() else None
             if have != entry.num_bytes:
                 raise ShardCorruptError(
-                    f"{entry.path} has {have} bytes and must have {entry.num_bytes}."
+                    f"{file} has {have} bytes and must have {entry.num_bytes}."
                     if have is not None
-                    else f"{entry.path} is missing."
+                    else f"{file} is missing."
                 )
         if place.kind == "paged" and not shard.can_be_paged:
             raise UnsupportedModelError(
@@ -86,6 +86,7 @@ class ShardFolder:
             mode=place.mode,
             num_threads=place.num_threads,
             max_tokens=placement.context_tokens * placement.max_sequences,
+            max_sequences=placement.max_sequences,
             sliding_window=shard.sliding_window,
             cache_dir=None,
             golden=self._golden(place),
