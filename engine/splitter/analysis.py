@@ -72,10 +72,13 @@ def analyse(core: ov.Core, xml: Path) -> Analysis:
 
     Raises:
         ModelFileError: OpenVINO can't read it.
-        UnsupportedModelError: It has no KV caches, or inputs Daisy does not know.
+        UnsupportedModelError: It is no language model with KV caches inside, or has inputs Daisy
+            does not know.
     """
     graph = Graph(read_model(core, xml))
+    _require_token_input(graph, xml.name)
     layers = find_cache_layers(graph)
+    _require_one_output(graph, xml.name)
     probed = (read_model(core, xml), read_model(core, xml))
     try:
         meanings = ShapeMeanings(probed, (Graph(probed[0]), Graph(probed[1])))
@@ -84,6 +87,27 @@ def analyse(core: ov.Core, xml: Path) -> Analysis:
             f"The shapes inside {xml.name} do not fit together: {_last_line(exc)}"
         ) from exc
     return Analysis(core, xml, graph, layers, meanings, BoundaryFinder(graph, layers))
+
+
+def _require_token_input(graph: Graph, name: str) -> None:
+    inputs = [n for i in graph.of_type("Parameter") for n in graph.nodes[i].output(0).get_names()]
+    if "input_ids" not in inputs:
+        shown = ", ".join(sorted(inputs)) or "none"
+        raise UnsupportedModelError(
+            f"{name} is no language model: it has no input named input_ids (its inputs: {shown})."
+        )
+
+
+def _require_one_output(graph: Graph, name: str) -> None:
+    results = graph.of_type("Result")
+    shapes = [graph.nodes[i].get_input_partial_shape(0) for i in results]
+    is_logits = [s.rank.is_static and s.rank.get_length() == 3 and s[2].is_static for s in shapes]
+    if is_logits != [True]:
+        shown = ", ".join(f"{graph.name(i)} {s}" for i, s in zip(results, shapes, strict=True))
+        raise UnsupportedModelError(
+            f"{name} gives {shown or 'nothing'}, "
+            "where one output, logits of batch x tokens x vocabulary, was expected."
+        )
 
 
 def read_model(core: ov.Core, xml: Path) -> ov.Model:

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from engine.splitter.caches import CacheLayer
 
 _FLOATS = frozenset({"f32", "f16", "bf16"})
+# What may stand between a cache and an attention: the repetition of K/V heads.
+_REPEATING = frozenset({
+    "Broadcast",
+    "Convert",
+    "ConvertLike",
+    "Reshape",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +138,27 @@ class BoundaryFinder:
             cache.variable_id
             for earlier in self._layers[:layer]
             for cache in earlier.caches
-            if cache.present.node in crossing
+            if self._repeated(cache.present.node).intersection(crossing)
         ]
         if shared:
-            return f"the KV cache {shared[0]} is used by layers on both sides"
+            return (
+                f"layers share their KV cache (the cache {shared[0]} is read by layers on both "
+                "sides)"
+            )
         names = ", ".join(graph.name(i) for i in crossing[:3])
         return f"no single tensor carries the hidden states across (these do: {names})"
+
+    def _repeated(self, present: int) -> set[int]:
+        """Return a cache's present and what is only it in another shape."""
+        found: set[int] = set()
+        stack = [present]
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                consumers = (c for c, _ in self._graph.data_consumers(node))
+                stack.extend(c for c in consumers if self._graph.types[c] in _REPEATING)
+        return found
 
 
 def _token_parameters(graph: Graph) -> list[int]:

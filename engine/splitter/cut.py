@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.domain import LayerRange
     from engine.splitter.analysis import Analysis
     from engine.splitter.caches import CacheLayer
+    from engine.splitter.graph import Edge
 
 HIDDEN_INPUT = "inputs_embeds"  # the PagedAttention transformation and NPUW look for this name
 HIDDEN_OUTPUT = "hidden_states"
@@ -37,7 +38,7 @@ class Cut:
     Attributes:
         model: Ready to be saved; its weights are still the source's, mapped.
         injected_reorders: Caches that got a ``beam_idx`` Gather the source did not have.
-        rerooted: Shape questions that are answered by the shard's own tensors.
+        rerooted: Shape questions that are answered without the tensor they were put to.
     """
 
     model: ov.Model
@@ -133,10 +134,18 @@ class _Cutter:
             seen.add(node)
             if self._begin is not None and node == self._begin.tensor.node:
                 continue
-            stack.extend(
-                e.source for e in graph.edges[node] if e.is_data or self._available[e.source]
-            )
+            stack.extend(e.source for e in graph.edges[node] if not self._is_answered_here(e))
         return seen
+
+    def _is_answered_here(self, edge: Edge) -> bool:
+        """Whether an edge asks for a shape or type that is told without the tensor itself.
+
+        It is another shard's, or its shape is fixed: an embedding table is not carried along to
+        say how wide it is.
+        """
+        source = self._analysis.graph.nodes[edge.source]
+        is_fixed = source.get_output_partial_shape(edge.source_port).is_static
+        return not edge.is_data and (is_fixed or not self._available[edge.source])
 
     def _refuse_foreign(self, needed: set[int]) -> None:
         foreign = sorted(i for i in needed if not self._available[i])
@@ -173,7 +182,7 @@ class _Cutter:
         count = 0
         for i in sorted(needed):
             for position, edge in enumerate(graph.edges[i]):
-                if edge.is_data or self._available[edge.source]:
+                if not self._is_answered_here(edge):
                     continue
                 source = Tensor(edge.source, edge.source_port)
                 if graph.types[i] == "ConvertLike":
