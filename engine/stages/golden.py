@@ -37,7 +37,7 @@ class GoldenVectors:
 
         Raises:
             ModelFileError: A file is missing or has another length than it must.
-        """  # noqa: DOC502 - raised by the function that reads
+        """
         about = stage.description
         self._stage = stage
         self._token_ids = np.array(golden.token_ids, np.int32)

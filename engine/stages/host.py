@@ -110,7 +110,7 @@ class StageProcess:
             StageProcessDiedError: The process ended while loading.
 
         Cancellation: the process is ended.
-        """  # noqa: DOC502 - most come out of the process
+        """
         try:
             return await self._load_once(request, timeout_s)
         except StageProcessDiedError as error:
@@ -132,7 +132,7 @@ class StageProcess:
             StageProcessDiedError: The process has ended.
 
         Cancellation: the frame is then not sent.
-        """  # noqa: DOC502 - _running raises it
+        """
         pipes = self._running()
         if peek_type(frame) is MessageType.MICRO_BATCH:
             await self._slots.acquire()
@@ -152,7 +152,7 @@ class StageProcess:
                 ``StageProcessDiedError``, or what it reported as its reason.
 
         Cancellation: safe; no answer is lost.
-        """  # noqa: DOC502 - raised as what came out of the queue
+        """
         answer = await self._answers.get()
         if isinstance(answer, DaisyError):
             self._answers.put_nowait(answer)  # it stays last, for whoever asks again
@@ -165,7 +165,7 @@ class StageProcess:
 
         Raises:
             DaisyError: The process has ended.
-        """  # noqa: DOC502 - raised through the future
+        """
         pipes = self._running()
         asked: asyncio.Future[KVUsage] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)

@@ -32,7 +32,7 @@ def load_stage(request: LoadShard) -> Stage:
         ModelFileError: A file of the shard is missing or cut short.
         CompileError: The device can't run it, or a layer missed its fusion.
         GoldenStepError: The device computes something else.
-    """  # noqa: DOC502 - raised by the functions it calls
+    """
     core = ov.Core()
     began = time.monotonic()
     stage = _load(core, request)

@@ -139,7 +139,7 @@ def load_npu(
     Raises:
         ModelFileError: A file of the shard is missing or cut short.
         CompileError: The device can't run it, or exact mode is asked for.
-    """  # noqa: DOC502 - the functions it calls raise too
+    """
     if request.mode == "exact":
         raise CompileError(
             f"{request.device} computes in f16 and has no exact mode.",

@@ -107,7 +107,7 @@ def load_paged(core: ov.Core, request: LoadShard) -> PagedStage:
     Raises:
         ModelFileError: A file of the shard is missing or cut short.
         CompileError: The device can't run it, or a layer missed its fusion.
-    """  # noqa: DOC502 - the functions it calls raise it too
+    """
     if not request.device.startswith(("CPU", "GPU")):
         raise CompileError(
             f"{request.device} has no PagedAttention.", "Run this stage as stateful there."

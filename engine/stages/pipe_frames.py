@@ -48,7 +48,7 @@ class FrameAssembler:
 
         Raises:
             RemoteProtocolError: A length is out of its range; the stream is of no more use.
-        """  # noqa: DOC502 - raised by the function that reads a length
+        """
         frames: list[bytes] = []
         piece = memoryview(data)
         while piece:

@@ -52,7 +52,7 @@ class FramePipe:
 
         Raises:
             RemoteProtocolError: Its length is out of range.
-        """  # noqa: DOC502 - raised by the function that reads a length
+        """
         header = self._source.read(LENGTH.size)
         if len(header) < LENGTH.size:
             return None
@@ -68,7 +68,7 @@ class FramePipe:
 
         Raises:
             BrokenPipeError: The node is gone.
-        """  # noqa: DOC502 - raised by the system call
+        """
         header = LENGTH.pack(len(frame))
         if hasattr(os, "writev"):
             sent = os.writev(self._sink_fd, [header, frame]) - len(header)

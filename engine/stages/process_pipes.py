@@ -165,7 +165,7 @@ async def start_process(
 
     Raises:
         OSError: The operating system can't start another process.
-    """  # noqa: DOC502 - raised by the loop
+    """
     # -P: the folder the node happens to run in must not provide modules.
     command = [sys.executable, "-P", "-m", "engine.stages.process"]
     if cpus is not None:

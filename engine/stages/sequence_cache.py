@@ -49,7 +49,7 @@ class SequenceCache:
 
         Raises:
             RuntimeError: The device gives no access to its states.
-        """  # noqa: DOC502 - raised by OpenVINO
+        """
         if past_len == 0:
             self.request.reset_state()
         else:
@@ -76,7 +76,7 @@ class SequenceCache:
 
         Raises:
             RuntimeError: The device failed.
-        """  # noqa: DOC502 - raised by OpenVINO
+        """
         past_len, num_new = self.slots.num_tokens, len(tokens)
         values = {
             name: tokens[None],

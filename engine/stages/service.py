@@ -120,7 +120,7 @@ def serve(pipe: FramePipe) -> None:
 
     Raises:
         BrokenPipeError: The node is gone.
-    """  # noqa: DOC502 - raised by the pipe
+    """
     try:
         service = _load(pipe)
         while service is not None and _answer_next(service, pipe):

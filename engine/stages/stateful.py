@@ -116,7 +116,7 @@ class StatefulStage:
 
         Raises:
             KVCacheFullError: They do not fit even so.
-        """  # noqa: DOC502 - raised by the blocks
+        """
         plans = [self._plan(step, must_cut=False) for step in steps]
         try:
             self._resize(plans)

@@ -34,7 +34,7 @@ def load_stateful(core: ov.Core, request: LoadShard) -> StatefulStage:
     Raises:
         ModelFileError: A file of the shard is missing or cut short.
         CompileError: The device can't run it, or a layer missed its fusion.
-    """  # noqa: DOC502 - raised by the functions it calls
+    """
     model = read_shard(core, request.xml_path)
     token_axes = _token_axes(model, request.xml_path)
     options = compile_options(core, model, request)

@@ -71,7 +71,7 @@ class TokenHistory:
         Raises:
             LocalProtocolError: A sequence was never opened.
             InferenceError: The logits of a row can't be sampled.
-        """  # noqa: DOC502 - the sampler raises too
+        """
         rows: list[SampledRow] = []
         first_token = first_row = 0
         for step in batch.steps:
