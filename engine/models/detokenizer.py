@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 REPLACEMENT = "\ufffd"
 MAX_OPEN_BYTES = 48  # of a run of byte tokens; then its whole characters are let go
 _KEPT_TOKENS = 8  # decoded again with every new one, because tokens change their neighbours
-_TRIM_TOKENS = 32
-_MAX_TOKENS = 512
-_SETTLED_CHARACTERS = 5  # more than the bytes of one character: what precedes them is settled
+_TRIM_TOKENS = 24
 
 
 class IncrementalDetokenizer:
@@ -53,7 +51,6 @@ class IncrementalDetokenizer:
         self._text = decode(self._window)
         self._num_sent = len(self._text)
         self._num_open_bytes = 0
-        self._trim_at = _TRIM_TOKENS
 
     def push(self, token_id: int) -> str:
         """Take the next id.
@@ -82,16 +79,16 @@ class IncrementalDetokenizer:
         return rest
 
     def _push_text(self, token_id: int) -> str:
-        is_open = self._num_open_bytes > 0
-        before = self._decode(self._window) if is_open else self._text
+        before = self._decode(self._window) if self._num_open_bytes else self._text
         text = self._decode([*self._window, token_id])
-        is_settled = before != "" and not before.endswith(REPLACEMENT)
-        if text == before and (is_open or is_settled):
-            return ""  # a control token: as if it weren't there
+        # A control token leaves the text as it is, but so does a further byte of an unfinished
+        # character, or a single space at the beginning: two of those do show.
+        if text == before and not self._decode([token_id, token_id]):
+            return ""
         self._window.append(token_id)
         self._num_open_bytes = 0
         final = self._send(text, len(text) - text.endswith(REPLACEMENT))
-        if len(self._window) >= self._trim_at:
+        if len(self._window) >= _TRIM_TOKENS:
             self._trim()
         return final
 
@@ -122,26 +119,9 @@ class IncrementalDetokenizer:
         return final
 
     def _trim(self) -> None:
-        """Forget tokens that can't change the text any more."""
-        for start in range(len(self._window) - _KEPT_TOKENS, 0, -1):
-            kept = self._decode(self._window[start:])
-            num_dropped = len(self._text) - len(kept)
-            if (
-                len(kept) >= _SETTLED_CHARACTERS
-                and num_dropped <= self._num_sent
-                and self._text.endswith(kept)
-            ):
-                self._window = self._window[start:]
-                self._text = kept
-                self._num_sent -= num_dropped
-                self._trim_at = _TRIM_TOKENS
-                return
-        if len(self._window) < _MAX_TOKENS:
-            self._trim_at = 2 * len(self._window)
-            return
-        # Hundreds of tokens without five characters of text: control tokens, or none at all.
-        self._window = self._window[-_KEPT_TOKENS:]
+        # Every token kept has a byte of its own or more, so that the last character, be it whole
+        # or not, is read the same without what came before; only the first may be read otherwise.
         num_held = len(self._text) - self._num_sent
+        self._window = self._window[-_KEPT_TOKENS:]
         self._text = self._decode(self._window)
-        self._num_sent = max(0, len(self._text) - num_held)
-        self._trim_at = _TRIM_TOKENS
+        self._num_sent = len(self._text) - num_held

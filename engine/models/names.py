@@ -37,9 +37,7 @@ def safe_folder_name(name: str) -> str:
     if is_plain and not _is_reserved(name) and not _HASHED.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
-    # Only ASCII letters have one lower case everywhere.
-    lowered = "".join(letter.lower() if letter.isascii() else letter for letter in name)
-    readable = _OTHERS.sub("_", lowered)[: MAX_NAME_BYTES - _HASH_DIGITS - 1].strip("._-")
+    readable = _OTHERS.sub("_", name.lower())[: MAX_NAME_BYTES - _HASH_DIGITS - 1].strip("._-")
     if not readable or _is_reserved(readable):
         readable = f"model-{readable}".rstrip("-")
     return f"{readable}-{digest}"

@@ -332,6 +332,10 @@ def test_any_chat_is_rendered_as_transformers_renders_it(chat, text, tools):
     assert ours.render(messages, now=NOW, tools=tools) == expected
 
 
+def test_an_empty_list_of_tools_is_none_to_the_template():
+    assert _template("{{ tools is none }}").render(HI, now=NOW, tools=[]) == "True"
+
+
 def test_variables_of_the_caller_reach_the_template():
     template = _template("{{ enable_thinking }}{{ add_generation_prompt }}")
     text = template.render(

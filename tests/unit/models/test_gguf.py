@@ -1,6 +1,7 @@
 """A GGUF is checked before anything else reads it, and converted into a whole model."""
 
 import json
+import os
 import struct
 
 import pytest
@@ -201,6 +202,8 @@ def test_a_result_that_is_no_longer_whole_is_made_again(tiny_gguf, tmp_path):
     assert again.folder == files.folder
     assert find_converted(digest, tmp_path) is not None
     assert len(list((tmp_path / "models").iterdir())) == 1
+    again.tokenizer_json.write_bytes(again.tokenizer_json.read_bytes()[:-1])
+    assert find_converted(digest, tmp_path) is None
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"files": 3}', "\xff"])
@@ -269,9 +272,12 @@ def test_a_place_that_cannot_be_written_is_said(tiny_gguf, tmp_path):
 
 def test_what_a_killed_process_left_is_removed(tiny_gguf, tmp_path):
     leftover = tmp_path / "models" / ".unfinished-4194305-x"  # above the largest process id
-    (leftover / "model").mkdir(parents=True)
+    of_another = tmp_path / "models" / f".unfinished-{os.getppid()}-x"  # at work on it now
+    for folder in (leftover, of_another):
+        (folder / "model").mkdir(parents=True)
     converted(tiny_gguf.write(), tmp_path)
     assert not leftover.exists()
+    assert of_another.exists()
 
 
 def test_metadata_no_model_can_do_without_are_named(tiny_gguf, tmp_path):

@@ -95,6 +95,11 @@ def test_rules_that_are_not_said_are_not_guessed(tiny_gguf):
     assert _built(tiny_gguf, pre=None, architecture="qwen2").encode("hello").ids == [261]
 
 
+def test_whole_words_of_llama_3_need_no_merges(tiny_gguf):
+    assert _built(tiny_gguf, pre="llama-bpe", merges=["h e"]).encode("hello").ids == [261]
+    assert len(_built(tiny_gguf, pre="gpt-2", merges=["h e"]).encode("hello").ids) == 4
+
+
 def test_accents_are_composed_only_where_the_model_was_trained_so(tiny_gguf):
     composed = _built(tiny_gguf, pre="qwen2").encode("e\u0301").ids
     assert composed == _built(tiny_gguf, pre="qwen2").encode("\u00e9").ids

@@ -80,6 +80,11 @@ def test_the_settings_of_the_model_count_where_generation_has_none(own):
     assert read_settings(files).eos_token_ids == (3, 4)
 
 
+def test_the_settings_of_the_model_do_not_count_where_generation_has_an_end(own):
+    files = own({"vocab_size": 9, "eos_token_id": 3}, {"eos_token_id": 7})
+    assert read_settings(files).eos_token_ids == (7,)
+
+
 @pytest.mark.parametrize("end", [True, "2", 2.0, {"id": 2}])
 def test_ends_that_are_no_numbers_are_ignored_and_named(end, own):
     settings = read_settings(own({"vocab_size": 9}, {"eos_token_id": [1, end]}))

@@ -63,6 +63,7 @@ def test_nothing_is_shown_after_the_end():
         (["bcd", "abcd"], "xabcd", "x", "abcd"),  # complete at the same letter: the longest
         (["b", "a"], "xxab", "xx", "a"),
         (["aab"], "aaab", "a", "aab"),  # overlaps itself
+        (["aabaaac"], "aabaaabaaac", "aaba", "aabaaac"),
         (["ababc"], "abababc", "ab", "ababc"),
         (["", "b"], "abc", "a", "b"),
         ([""], "abc", "abc", None),
