@@ -249,7 +249,7 @@ class _Node:
     # ---- placements -------------------------------------------------------------------------
 
     async def _place(self, placement: Placement, connection: Connection) -> None:
-        """Carry out a placement and tell the placer how it went."""
+        """Carry out a placement and tell the placer how it went."""  # noqa: DOC501 - passed on
         async with self._placing:
             answer: StageReady | StageFailed
             index = 0

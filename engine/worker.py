@@ -76,9 +76,8 @@ async def run_worker(
     Cancellation: stops the worker and waits for its end, at most ``STOP_DEADLINE_S`` and a kill.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
+        # Names come as UTF-8 in the order, whatever the locale.
+        *(sys.executable, "-X", "utf8", "-m", module),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

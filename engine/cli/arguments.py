@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,11 @@ _SAMPLING_OPTIONS: tuple[tuple[str, type, str], ...] = (
 )
 
 
+def _text(word: str) -> str:
+    """Return a word of the command line as text, which is UTF-8 whatever the locale says."""
+    return os.fsencode(word).decode("utf-8", "replace")
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises instead of exiting, so that every error leaves by one door."""
 
@@ -45,12 +51,14 @@ def build_parser() -> argparse.ArgumentParser:
     _add_common(split)
     _add_division(split)
     ask = commands.add_parser("ask", help="ask one question")
-    ask.add_argument("question", nargs="?", metavar="QUESTION")
+    ask.add_argument("question", nargs="?", type=_text, metavar="QUESTION")
     ask.add_argument("--request", type=Path, metavar="FILE", help="a JSON body instead")
     ask.add_argument("--raw", action="store_true", help="continue the text; no chat template")
     chat = commands.add_parser("chat", help="talk, turn by turn")
     demo = commands.add_parser("demo", help="the main job, start to finish, with figures")
-    demo.add_argument("question", nargs="?", default="Why is the sky blue?", metavar="QUESTION")
+    demo.add_argument(
+        "question", nargs="?", type=_text, default="Why is the sky blue?", metavar="QUESTION"
+    )
     demo.add_argument("--max-tokens", type=int, default=64, metavar="N", help="of the answer")
     for command in (ask, chat, demo):
         command.add_argument("--model", metavar="MODEL", help="a model or a folder of shards")
@@ -84,9 +92,9 @@ def _add_pool(command: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--system", metavar="TEXT", help="the system prompt")
+    command.add_argument("--system", type=_text, metavar="TEXT", help="the system prompt")
     command.add_argument("--max-tokens", type=int, metavar="N", help="of the answer")
-    command.add_argument("--stop", action="append", default=[], metavar="TEXT")
+    command.add_argument("--stop", action="append", type=_text, default=[], metavar="TEXT")
     command.add_argument("--ignore-eos", action="store_true", help=argparse.SUPPRESS)
     for name, kind, text in _SAMPLING_OPTIONS:
         command.add_argument(f"--{name}", type=kind, metavar="X", help=text)

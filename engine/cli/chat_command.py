@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import data_dir, division, pool_options
 from engine.cli.commands import body_for, chat_message, tell_answer, tell_stages
+from engine.cli.line_reader import LineReader
 from engine.cli.local_pool import open_local_pool
 from engine.cli.preparation import shards_for
 from engine.errors import ContextTooLongError, DaisyError
@@ -26,6 +26,7 @@ async def chat_command(given: argparse.Namespace, output: Output) -> None:
         given: Parsed options.
         output: Told everything.
     """
+    body_for(given, [])  # settings that can't be are said before anything is loaded
     folder = await shards_for(given.model, division(given), data_dir(given), output)
     options = pool_options(given, folder)
     async with open_local_pool(
@@ -38,7 +39,8 @@ async def chat_command(given: argparse.Namespace, output: Output) -> None:
 
 async def _turns(given: argparse.Namespace, pool: LocalPool, output: Output) -> None:
     messages = [chat_message("system", given.system)] if given.system else []
-    while question := (await _read_line()).strip():
+    lines = LineReader()
+    while question := (await _read_line(lines)).strip():
         messages.append(chat_message("user", question))
         try:
             messages, text = await _answer(given, messages, pool, output)
@@ -91,10 +93,8 @@ def without_oldest_turn(messages: list[dict[str, object]]) -> list[dict[str, obj
     return messages[:begin] + messages[questions[0] :]
 
 
-async def _read_line() -> str:
-    if sys.stdin.isatty():
+async def _read_line(lines: LineReader) -> str:
+    if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write("> ")
         sys.stderr.flush()
-    # In a thread: the loop keeps the connection alive while the person thinks.
-    line = await asyncio.to_thread(sys.stdin.buffer.readline)
-    return str(line, "utf-8", "replace")
+    return await lines.read()

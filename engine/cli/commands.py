@@ -15,6 +15,7 @@ from engine.cli.preparation import shards_for, split_source
 from engine.errors import PipelineBrokenError, UsageError
 from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.messages.request_body import RequestBody, as_generate, parse_request
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     import argparse
@@ -29,12 +30,14 @@ async def split_command(given: argparse.Namespace, output: Output) -> None:
     manifest = folder.manifest
     output.event(
         "split",
-        folder=str(folder.path),
+        folder=shown_path(folder.path),
         manifest_sha256=folder.manifest_sha256,
         model=msgspec.to_builtins(manifest.model),
         shards=msgspec.to_builtins(manifest.shards),
     )
-    output.say(f"{manifest.model.name}: {manifest.model.num_layers} layers in {folder.path}")
+    output.say(
+        f"{manifest.model.name}: {manifest.model.num_layers} layers in {shown_path(folder.path)}"
+    )
     for shard in manifest.shards:
         size = (shard.xml.num_bytes + shard.weights.num_bytes) / 1e6
         paged = "" if shard.can_be_paged else f"; stateful only: {shard.paged_refusal}"
@@ -94,7 +97,9 @@ def _read(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as exc:
-        raise UsageError(f"{file} can't be read: {exc.strerror}.", "Check the path.") from exc
+        raise UsageError(
+            f"{shown_path(file)} can't be read: {exc.strerror}.", "Check the path."
+        ) from exc
 
 
 def new_request_id() -> str:

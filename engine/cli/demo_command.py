@@ -82,9 +82,7 @@ async def _compare(
 
 async def _unsplit_tokens(xml: Path, prompt: list[int], num_tokens: int) -> list[int]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "engine.models.unsplit",
+        *(sys.executable, "-X", "utf8", "-m", "engine.models.unsplit"),
         str(xml),
         str(num_tokens),
         *map(str, prompt),

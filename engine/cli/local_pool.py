@@ -134,7 +134,8 @@ async def _nodes(folder: ShardFolder, options: PoolOptions) -> AsyncIterator[lis
     processes: list[Process] = []
     try:
         for index in range(len(folder.manifest.shards)):
-            processes.append(await _start(folder, options, index))
+            # Not in one expression: where one can't be started, those before it are ended.
+            processes.append(await _start(folder, options, index))  # noqa: PERF401
         addresses = [await _address(p, _node_id(i)) for i, p in enumerate(processes)]
         yield [
             LocalNode(_node_id(i), address, process)
@@ -151,7 +152,9 @@ def _node_id(index: int) -> NodeId:
 async def _start(folder: ShardFolder, options: PoolOptions, index: int) -> Process:
     node_id = _node_id(index)
     port = options.base_port + index if options.base_port else 0
-    command = [sys.executable, "-m", "engine", "--node-id", node_id, "--until-stdin-closes"]
+    # UTF-8 whatever the locale: a node sends paths to its stage as text.
+    command = [sys.executable, "-X", "utf8", "-m", "engine"]
+    command += ["--node-id", node_id, "--until-stdin-closes"]
     command += ["--port", str(port), "--shards", str(folder.path)]
     if options.cpus is not None:
         command += ["--cpus", ",".join(map(str, options.cpus[index]))]

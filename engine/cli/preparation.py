@@ -17,6 +17,7 @@ from engine.models.embedded import embedded_model
 from engine.models.names import safe_folder_name
 from engine.models.opening import open_model
 from engine.models.settings import read_settings
+from engine.models.shown_path import shown_path
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.splitter.manifest import MANIFEST_NAME
 from engine.splitter.process import split_in_process
@@ -105,7 +106,9 @@ async def split_source(
     Fails as ``open_source`` and ``split_model`` do.
     """
     if await asyncio.to_thread(out.exists):
-        raise UsageError(f"{out} exists already.", "Choose another folder, or delete that one.")
+        raise UsageError(
+            f"{shown_path(out)} exists already.", "Choose another folder, or delete that one."
+        )
     files = await open_source(source, data_dir, output)
     return await _split(files, division, out, output)
 
@@ -143,19 +146,19 @@ async def _split(files: ModelFiles, division: Division, out: Path, output: Outpu
         unit = "bytes" if progress.phase == "hash" else "layers"
         output.progress(_PHASE_NAMES[progress.phase], progress.done, progress.total, unit)
 
-    result = await split_in_process(order, report)
-    return open_shard_folder(Path(result.folder))
+    await split_in_process(order, report)
+    return open_shard_folder(out)
 
 
 def _order(files: ModelFiles, settings: ModelSettings, division: Division, out: Path) -> SplitOrder:
     return SplitOrder(
-        xml=str(files.xml.absolute()),
-        out=str(out.absolute()),
+        xml=shown_path(files.xml.absolute()),
+        out=shown_path(out.absolute()),
         name=files.name,
         architecture=settings.model_type,
         context_length=settings.context_length,
         eos_token_ids=settings.eos_token_ids,
-        text_files=tuple((name, str(path.absolute())) for name, path in files.text_files),
+        text_files=tuple((name, shown_path(path.absolute())) for name, path in files.text_files),
         cuts=division.cuts,
         num_stages=division.num_stages,
     )
@@ -165,7 +168,7 @@ def _key(files: ModelFiles, division: Division) -> str:
     """Name a division of a model: another file, cut or version gives another name."""
     paths = [files.xml, files.bin, *(path for _, path in files.text_files)]
     facts = [
-        [str(path.absolute()), stat.st_size, stat.st_mtime_ns]
+        [shown_path(path.absolute()), stat.st_size, stat.st_mtime_ns]
         for path in paths
         for stat in [path.stat()]
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import ModelNotFoundError, ShardCorruptError, UnsupportedModelError
 from engine.messages.control import GoldenStep, LoadShard
+from engine.models.shown_path import shown_path
 from engine.splitter.manifest import (
     MANIFEST_NAME,
     MAX_MANIFEST_BYTES,
@@ -58,15 +59,17 @@ class ShardFolder:
         """
         shard = next((s for s in self.manifest.shards if s.layers == place.layers), None)
         if shard is None:
-            raise ShardCorruptError(f"{self.path.name} holds no shard of layers {place.layers}.")
+            raise ShardCorruptError(
+                f"{shown_path(self.path)} holds no shard of layers {place.layers}."
+            )
         for entry in (shard.xml, shard.weights):
             file = self.path / entry.path
             have = file.stat().st_size if file.is_file() else None
             if have != entry.num_bytes:
                 raise ShardCorruptError(
-                    f"{file} has {have} bytes and must have {entry.num_bytes}."
+                    f"{shown_path(file)} has {have} bytes and must have {entry.num_bytes}."
                     if have is not None
-                    else f"{file} is missing."
+                    else f"{shown_path(file)} is missing."
                 )
         if place.kind == "paged" and not shard.can_be_paged:
             raise UnsupportedModelError(
@@ -126,7 +129,7 @@ def open_shard_folder(path: Path) -> ShardFolder:
             data = stream.read(MAX_MANIFEST_BYTES + 1)
     except OSError as exc:
         raise ModelNotFoundError(
-            f"{path} holds no shards: {MANIFEST_NAME} can't be read ({exc.strerror}).",
+            f"{shown_path(path)} holds no shards: {MANIFEST_NAME} can't be read ({exc.strerror}).",
             "Make them with daisy split.",
         ) from exc
     return ShardFolder(path, decode_manifest(data), sha256_of(data))

@@ -103,7 +103,7 @@ class StageServer:
                 self._pending.popleft()
                 await self._pass_on_pending()
         except DaisyError as error:
-            await self._tell(error)
+            await self._tell(error, self._stage_index)
             raise
 
     async def _pass_on_pending(self) -> None:
@@ -128,15 +128,15 @@ class StageServer:
             while True:
                 await receive()
         except DaisyError as error:
-            await self._tell(error)
+            await self._tell(error, self._stage_index + 1)
             raise
 
-    async def _tell(self, error: DaisyError) -> None:
+    async def _tell(self, error: DaisyError, stage_index: int) -> None:
         told = StageFailed(
             epoch=self._epoch,
-            stage_index=self._stage_index,
+            stage_index=stage_index,
             code=error.code,
-            what=f"Stage {self._stage_index}: {error.what}",
+            what=f"Stage {stage_index}: {error.what}",
             advice=error.advice,
         )
         await self._send_head(encode_control(told))

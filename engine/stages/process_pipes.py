@@ -166,8 +166,8 @@ async def start_process(
     Raises:
         OSError: The operating system can't start another process.
     """
-    # -P: the folder the node happens to run in must not provide modules.
-    command = [sys.executable, "-P", "-m", "engine.stages.process"]
+    # -P: the folder the node happens to run in must not provide modules. UTF-8: paths come as text.
+    command = [sys.executable, "-P", "-X", "utf8", "-m", "engine.stages.process"]
     if cpus is not None:
         command += ["--cpus", ",".join(map(str, cpus))]
     _, protocol = await asyncio.get_running_loop().subprocess_exec(
