@@ -90,7 +90,6 @@ class ShardFolder:
             num_threads=place.num_threads,
             max_tokens=placement.context_tokens * placement.max_sequences,
             max_sequences=placement.max_sequences,
-            max_sequences=placement.max_sequences,
             sliding_window=shard.sliding_window,
             cache_dir=None,
             golden=self._golden(place),
