@@ -120,8 +120,7 @@ def split_model(
         StorageError: The folder can't be written.
     """
     out = Path(order.out)
-    if out.exists():
-        raise UsageError(f"{out} exists already.", "Choose another folder, or delete that one.")
+    require_absent(out)
     report(Progress("analyse", 0, 1))
     core = ov.Core()
     analysis = analyse(core, Path(order.xml))
@@ -145,6 +144,26 @@ def split_model(
         data = manifest.encoded()
         _write(folder / MANIFEST_NAME, data)
     return SplitResult(str(out), sha256_of(data))
+
+
+def require_absent(out: Path) -> None:
+    """Return if a folder can be made there.
+
+    Args:
+        out: The folder.
+
+    Raises:
+        UsageError: Something is there already.
+        StorageError: The path can't be looked at; its name may be too long.
+    """
+    try:
+        out.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or str(exc)
+        raise StorageError(f"{str(out)[:200]} can't be made: {reason}.") from exc
+    raise UsageError(f"{out} exists already.", "Choose another folder, or delete that one.")
 
 
 def _ranges(order: SplitOrder, analysis: Analysis, weights: WeightBytes) -> tuple[LayerRange, ...]:
@@ -218,7 +237,7 @@ def _static_dims(analysis: Analysis, read: int) -> list[int]:
 
 def _check_space(out: Path, weights: WeightBytes, order: SplitOrder) -> None:
     needed = sum(weights.layers) + weights.embedding + weights.head + _SPARE_BYTES
-    needed += sum(Path(file).stat().st_size for _, file in order.text_files)
+    needed += sum(_size(Path(file)) for _, file in order.text_files)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(out.parent).free
@@ -229,6 +248,13 @@ def _check_space(out: Path, weights: WeightBytes, order: SplitOrder) -> None:
             f"The shards need {needed} bytes and {out.parent} has {free} free: "
             f"{needed - free} too few."
         )
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError as exc:
+        raise ModelFileError(f"{file.name} can't be read: {exc.strerror}.") from exc
 
 
 @contextmanager
@@ -327,11 +353,12 @@ class _Writer:
                 "Rename it.",
             )
         target = self._folder / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            data = source.read_bytes()
         except OSError as exc:
-            raise ModelFileError(f"{source.name} can't be copied: {exc.strerror}.") from exc
+            raise ModelFileError(f"{source.name} can't be read: {exc.strerror}.") from exc
+        _write(target, data)
         return self._entry(target)
 
     def _entry(self, path: Path) -> FileEntry:
