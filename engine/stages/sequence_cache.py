@@ -85,8 +85,10 @@ class SequenceCache:
             "sampled_tokens_indices": rows,
             "beam_idx": np.zeros(1, np.int32),
         }
+        # A decoded frame's arrays are read-only, and OpenVINO takes none of those.
         self._arrays = {
-            key: np.ascontiguousarray(values[key], dtype) for key, dtype in self._dtypes.items()
+            key: np.require(values[key], dtype, ("C", "A", "W"))
+            for key, dtype in self._dtypes.items()
         }
         for key, array in self._arrays.items():
             self.request.set_tensor(key, ov.Tensor(array, shared_memory=True))
