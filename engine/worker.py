@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import threading
-from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from engine.errors import DaisyError, ModelFileError, RequestCancelledError, rebuilt
+from engine.process_ending import describe_ending, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - order
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 STOP_DEADLINE_S = 2.0  # for a worker whose pipe was closed; then it is killed
-_STDERR_LINES = 20
+_TAIL_BYTES = 4096  # of a worker's standard error, kept for its last words
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
@@ -36,20 +35,6 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     code: str
     what: str
     advice: str
-
-
-def describe_exit(return_code: int) -> str:
-    """Say how a process ended, as a person would: "by signal SIGSEGV", "with status 3".
-
-    Args:
-        return_code: As ``subprocess`` gives it: below 0 for a signal.
-    """
-    if return_code >= 0:
-        return f"with status {return_code}"
-    try:
-        return f"by signal {signal.Signals(-return_code).name}"
-    except ValueError:
-        return f"by signal {-return_code}"
 
 
 async def run_worker(
@@ -87,7 +72,7 @@ async def run_worker(
     assert process.stdin is not None  # noqa: S101 - pipes were asked for above
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
-    tail: deque[bytes] = deque(maxlen=_STDERR_LINES)
+    tail = bytearray()
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_collect(process.stderr, tail))
@@ -100,19 +85,18 @@ async def run_worker(
         error = rebuilt(answer.code, answer.what, answer.advice)
         raise error
     if answer is None:
-        detail = next((line for line in reversed(tail) if line.strip()), b"")
-        shown = detail.decode("utf-8", "replace").strip()[:300]
+        status = process.returncode or 0
         raise ModelFileError(
-            f"The process that read the model ended {describe_exit(process.returncode or 0)}"
-            + (f": {shown}" if shown else "."),
+            describe_ending("The process that read the model", status, last_line(bytes(tail))),
             "The model's files are probably damaged; get a whole copy of them.",
         )
     return answer
 
 
-async def _collect(stream: asyncio.StreamReader, tail: deque[bytes]) -> None:
-    while chunk := await stream.read(4096):
-        tail.extend(chunk.splitlines())
+async def _collect(stream: asyncio.StreamReader, tail: bytearray) -> None:
+    while chunk := await stream.read(_TAIL_BYTES):
+        tail += chunk
+        del tail[:-_TAIL_BYTES]
 
 
 async def _last_answer(

@@ -17,7 +17,7 @@ from engine.errors import StageError
 from engine.messages.control import TextDelta
 from engine.messages.request_body import RequestBody, as_generate
 from engine.pipeline.chat_text import load_chat_text
-from engine.worker import describe_exit
+from engine.process_ending import describe_ending
 
 if TYPE_CHECKING:
     import argparse
@@ -95,5 +95,5 @@ async def _unsplit_tokens(xml: Path, prompt: list[int], num_tokens: int) -> list
             process.kill()
             await process.wait()
     if process.returncode:
-        raise StageError(f"The unsplit model ended {describe_exit(process.returncode)}.")
+        raise StageError(describe_ending("The unsplit model's process", process.returncode))
     return list(json.loads(out)["tokens"])

@@ -28,7 +28,7 @@ from engine.messages.control import (
     ReportKVUsage,
     ShardLoaded,
 )
-from engine.stages.endings import describe_ending, is_arithmetic_fault, last_line
+from engine.process_ending import describe_ending, is_arithmetic_fault, last_line
 from engine.stages.memory_pressure import num_oom_kills
 from engine.stages.process_pipes import ProcessPipes, start_process
 
@@ -285,7 +285,8 @@ class StageProcess:
         if self._reported is not None:
             return self._reported
         ran_out = num_oom_kills() > self._oom_kills_before
-        what = describe_ending(exit_status, last_line(pipes.tail), memory_ran_out=ran_out)
+        said = last_line(pipes.tail)
+        what = describe_ending("The stage process", exit_status, said, memory_ran_out=ran_out)
         return StageProcessDiedError(what, exit_status)
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from engine.stages.endings import describe_ending, is_arithmetic_fault, last_line
+from engine.process_ending import describe_ending, is_arithmetic_fault, last_line
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from engine.stages.endings import describe_ending, is_arithmetic_fault, last_lin
     ],
 )
 def test_the_sentence(status, words, ran_out, sentence):
-    assert describe_ending(status, words, memory_ran_out=ran_out) == sentence
+    assert describe_ending("The stage process", status, words, memory_ran_out=ran_out) == sentence
 
 
 def test_only_faults_of_arithmetic_are_worth_another_precision():

@@ -19,15 +19,18 @@ _STATUS_MASK = 0xFFFFFFFF
 _MAX_LINE_CHARACTERS = 300
 
 
-def describe_ending(exit_status: int, last_words: str, *, memory_ran_out: bool) -> str:
-    """Return how a stage process ended, for a person.
+def describe_ending(
+    who: str, exit_status: int, last_words: str = "", *, memory_ran_out: bool = False
+) -> str:
+    """Return how a process of ours ended, for a person.
 
     Args:
+        who: "The stage process", "The converter".
         exit_status: As ``subprocess`` gives it: negative is a signal.
         last_words: The last line of its standard error; may be empty.
         memory_ran_out: Whether the operating system gave evidence of that.
     """
-    what = f"The stage process {_ending(exit_status)}"
+    what = f"{who} {_ending(exit_status)}"
     if exit_status == -_signal_number("SIGKILL") and memory_ran_out:
         what += ", probably because memory ran out"
     said = last_words[:_MAX_LINE_CHARACTERS]
