@@ -131,7 +131,11 @@ class JsonTokenizer:
             The ids.
         """
         require_whole_characters(text)
-        return list(self._inner.encode(text, add_special_tokens=add_special_tokens).ids)
+        try:
+            return list(self._inner.encode(text, add_special_tokens=add_special_tokens).ids)
+        except BaseException as exc:
+            _raise_if_damaged(exc, "can't encode a text")
+            raise
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without control tokens.
@@ -141,7 +145,11 @@ class JsonTokenizer:
         """
         # clean_up_tokenization_spaces is a matter of transformers, not of this library: a model
         # that wrote "x != y" keeps its blanks whatever tokenizer_config.json says.
-        return str(self._inner.decode(list(ids), skip_special_tokens=True))
+        try:
+            return str(self._inner.decode(list(ids), skip_special_tokens=True))
+        except BaseException as exc:
+            _raise_if_damaged(exc, "can't decode ids")
+            raise
 
     def token_id(self, token: str) -> int | None:
         """Return a token's id; None if it isn't in the vocabulary.
@@ -179,8 +187,9 @@ def load_tokenizer(files: ModelFiles) -> Tokenizer:
         text = read_text(files.tokenizer_json)
         try:
             return JsonTokenizer(tokenizers.Tokenizer.from_str(text), special_tokens)
-        except Exception as exc:
-            raise TokenizerError(f"tokenizer.json of {files.name} is damaged: {exc}.") from exc
+        except BaseException as exc:
+            _raise_if_damaged(exc, f"of {files.name} is damaged")
+            raise
     if files.openvino_tokenizer is not None:
         # Loads OpenVINO, which takes longer than everything else here, and few models need it.
         from engine.models.openvino_tokenizer import load_openvino_tokenizer  # noqa: PLC0415
@@ -189,6 +198,12 @@ def load_tokenizer(files: ModelFiles) -> Tokenizer:
     raise TokenizerError(
         f"{files.name} has no tokenizer: neither tokenizer.json nor openvino_tokenizer.xml."
     )
+
+
+def _raise_if_damaged(exc: BaseException, how: str) -> None:
+    # A panic of the library is no Exception, and its class can't be imported.
+    if isinstance(exc, Exception) or type(exc).__name__ == "PanicException":
+        raise TokenizerError(f"tokenizer.json {how}: {exc}.") from exc
 
 
 def byte_ids_of(vocabulary: Mapping[str, int]) -> frozenset[int]:

@@ -138,6 +138,19 @@ def test_a_tokenizer_cut_anywhere_is_damaged(own_folder):
             load_tokenizer(files)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("continuing_subword_prefix", "#####"), ("unk_token", "<no such token>")],
+)
+def test_what_the_library_panics_on_is_an_error_of_ours(key, value, own_folder):
+    files = own_folder("K13.tokenizer.json")
+    content = json.loads(files.tokenizer_json.read_text(encoding="utf-8"))
+    content["model"] |= {key: value, "byte_fallback": False}
+    files.tokenizer_json.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json (of own is|can't encode)"):
+        load_tokenizer(files).encode("🦙", add_special_tokens=False)
+
+
 def test_truncation_and_padding_of_a_tokenizer_file_are_switched_off(own_folder):
     files = own_folder("K09.tokenizer.json")
     inner = tokenizers.Tokenizer.from_file(str(CASES / "K09.tokenizer.json"))
