@@ -99,8 +99,10 @@ class ShapeMeanings:
             UnsupportedModelError: The model has an input Daisy does not know.
         """
         self._graphs = graphs
-        for model, graph, sizes in zip(probed, graphs, _PROBES, strict=True):
+        self._states = tuple(
             _make_static(model, graph, sizes)
+            for model, graph, sizes in zip(probed, graphs, _PROBES, strict=True)
+        )
 
     def of(self, tensor: Tensor) -> Shape | None:
         """Return the meaning of a tensor's dimensions; None where it can't be told.
@@ -109,7 +111,8 @@ class ShapeMeanings:
             tensor: Named by its index in any reading of the same files.
         """
         first, second = (
-            graph.nodes[tensor.node].get_output_partial_shape(tensor.port) for graph in self._graphs
+            states.get(tensor.node, graph.nodes[tensor.node]).get_output_partial_shape(tensor.port)
+            for graph, states in zip(self._graphs, self._states, strict=True)
         )
         if first.is_dynamic or second.is_dynamic:
             return None
@@ -119,11 +122,12 @@ class ShapeMeanings:
         return None if None in dims else tuple(d for d in dims if d is not None)
 
 
-def _make_static(model: ov.Model, graph: Graph, sizes: _Sizes) -> None:
+def _make_static(model: ov.Model, graph: Graph, sizes: _Sizes) -> dict[int, ov.Node]:
+    """Give every input and state a size; return what stands for each ReadValue."""
     for i in graph.of_type("Parameter"):
         node = graph.nodes[i]
         node.set_partial_shape(_parameter_shape(node, sizes))
-    stand_ins = []
+    stand_ins: dict[int, ov.Node] = {}
     for i in graph.of_type("ReadValue"):
         node = graph.nodes[i]
         stand_in = opset13.parameter(
@@ -131,13 +135,14 @@ def _make_static(model: ov.Model, graph: Graph, sizes: _Sizes) -> None:
         )
         for target in node.output(0).get_target_inputs():
             target.replace_source_output(stand_in.output(0))
-        stand_ins.append(stand_in)
+        stand_ins[i] = stand_in
     for i in graph.of_type("Broadcast"):
         _keep_where_zero(graph.nodes[i])
     for i in graph.of_type("Assign"):
         model.remove_sink(graph.nodes[i])
-    model.add_parameters(stand_ins)
+    model.add_parameters(list(stand_ins.values()))
     model.validate_nodes_and_infer_types()
+    return stand_ins
 
 
 def _keep_where_zero(broadcast: ov.Node) -> None:
