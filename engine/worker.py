@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from engine.errors import DaisyError, ModelFileError, RequestCancelledError, rebuilt
+from engine.errors import (
+    DaisyError,
+    ModelFileError,
+    RequestCancelledError,
+    UsageError,
+    rebuilt,
+)
 from engine.process_ending import describe_ending, last_line
 
 if TYPE_CHECKING:
@@ -25,6 +31,7 @@ P = TypeVar("P", bound=msgspec.Struct)
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - order
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+CANCEL_POLL_S = 0.1
 STOP_DEADLINE_S = 2.0  # for a worker whose pipe was closed; then it is killed
 _TAIL_BYTES = 4096  # of a worker's standard error, kept for its last words
 
@@ -55,11 +62,16 @@ async def run_worker(
         The worker's result.
 
     Raises:
+        UsageError: A name in the order is no text.
         DaisyError: The error the worker reported, with its class.
         ModelFileError: The worker died; says how.
 
     Cancellation: stops the worker and waits for its end, at most ``STOP_DEADLINE_S`` and a kill.
     """
+    try:
+        line = msgspec.json.encode(order) + b"\n"
+    except UnicodeEncodeError as exc:
+        raise UsageError("A file's name is no text: it has bytes that are not UTF-8.") from exc
     process = await asyncio.create_subprocess_exec(
         # Names come as UTF-8 in the order, whatever the locale.
         *(sys.executable, "-X", "utf8", "-m", module),
@@ -76,7 +88,7 @@ async def run_worker(
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_collect(process.stderr, tail))
-            process.stdin.write(msgspec.json.encode(order) + b"\n")
+            process.stdin.write(line)
             decoder = msgspec.json.Decoder(answers | Failure)
             answer = await _last_answer(process.stdout, decoder, on_progress)
     finally:
@@ -91,6 +103,44 @@ async def run_worker(
             "The model's files are probably damaged; get a whole copy of them.",
         )
     return answer
+
+
+def run_worker_blocking(
+    module: str,
+    order: msgspec.Struct,
+    answers: Any,  # noqa: ANN401 - as above
+    on_progress: Callable[[P], None],
+    cancelled: Callable[[], bool],
+) -> Any:  # noqa: ANN401
+    """Run one order from a thread that has no loop.
+
+    Args:
+        module: As for ``run_worker``.
+        order: What to do.
+        answers: As for ``run_worker``.
+        on_progress: Told of each progress line, on this thread.
+        cancelled: Asked every ``CANCEL_POLL_S``; True stops the worker.
+
+    Returns:
+        The worker's result.
+
+    Raises:
+        RequestCancelledError: ``cancelled`` said so.
+
+    Fails as ``run_worker`` does. Thread: any without a running loop; blocks.
+    """
+
+    async def run() -> Any:  # noqa: ANN401
+        job = asyncio.ensure_future(run_worker(module, order, answers, on_progress))  # noqa: TID251
+        while not job.done():
+            await asyncio.wait([job], timeout=CANCEL_POLL_S)
+            if cancelled():
+                job.cancel()
+                await asyncio.wait([job])
+                raise RequestCancelledError("The work was stopped.")
+        return job.result()
+
+    return asyncio.run(run())
 
 
 async def _collect(stream: asyncio.StreamReader, tail: bytearray) -> None:

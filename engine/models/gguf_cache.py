@@ -5,28 +5,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from engine.errors import (
-    DaisyError,
-    ModelError,
-    ModelFileError,
-    RequestCancelledError,
-    rebuilt,
-)
+from engine.errors import ModelError, ModelFileError, RequestCancelledError
 from engine.models.files import ModelFiles, open_folder, read_text
 from engine.models.gguf_header import read_gguf_header
+from engine.models.gguf_order import ConversionOrder, Converted
 from engine.models.gguf_support import check_supported
 from engine.models.ir_header import check_ir
 from engine.models.progress import Progress, ProgressCallback, no_progress
 from engine.models.shown_path import shown_path
 from engine.models.storage import require_space, storage_errors, unfinished_folder, write_json
+from engine.worker import run_worker_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +28,6 @@ Cancelled = Callable[[], bool]
 FORMAT = 1  # of the folders written here; another number means convert again
 _RECORD = "conversion.json"
 _HASH_CHUNK_BYTES = 4 * 1024 * 1024
-_POLL_S = 0.1
 _SPARE_BYTES = 64 * 1024 * 1024
 
 
@@ -165,78 +155,7 @@ def _convert_into(
 def _run_converter(
     gguf: Path, output: Path, progress: ProgressCallback, cancelled: Cancelled
 ) -> None:
-    command = [sys.executable, "-m", "engine.models.gguf_conversion", str(gguf), str(output)]
-    with (
-        tempfile.TemporaryFile() as lines,
-        tempfile.TemporaryFile() as complaints,
-        _child(command, lines, complaints) as child,
-    ):
-        report = _Report(lines, progress)
-        while not _ended(child, _POLL_S):
-            if cancelled():
-                raise RequestCancelledError(f"Converting {shown_path(gguf.name)} was stopped.")
-            report.read_on()
-        report.read_on()
-        if child.returncode != 0:
-            raise report.error or _died(shown_path(gguf.name), child.returncode, complaints)
-
-
-def _ended(child: subprocess.Popen[bytes], patience_s: float) -> bool:
-    try:
-        child.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-class _Report:
-    """What the converter says on its stdout, read while it is being written."""
-
-    def __init__(self, lines: IO[bytes], progress: ProgressCallback) -> None:
-        self._lines = lines
-        self._progress = progress
-        self._read_bytes = 0
-        self.error: DaisyError | None = None
-
-    def read_on(self) -> None:
-        self._lines.seek(self._read_bytes)
-        text = self._lines.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
-        for line in whole.splitlines():
-            self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        try:
-            said = json.loads(line)
-            if "error" in said:
-                self.error = rebuilt(said["error"], said["what"], said["advice"])
-            else:
-                self._progress(Progress(said["step"], said["done"], said["total"]))
-        except (ValueError, TypeError, KeyError):
-            return  # a library's own words
-
-
-@contextmanager
-def _child(
-    command: list[str], lines: IO[bytes], complaints: IO[bytes]
-) -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        command, stdin=subprocess.DEVNULL, stdout=lines, stderr=complaints
+    order = ConversionOrder(str(gguf.absolute()), str(output.absolute()))
+    run_worker_blocking(
+        "engine.models.gguf_conversion", order, Progress | Converted, progress, cancelled
     )
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.kill()
-        child.wait()
-
-
-def _died(gguf_name: str, status: int, complaints: IO[bytes]) -> ModelFileError:
-    complaints.seek(0)
-    last_lines = complaints.read()[-400:].decode(errors="replace").split("\n")
-    last = next((line for line in reversed(last_lines) if line.strip()), "it said nothing")
-    how = f"exit status {status}"
-    if status < 0:
-        how = f"signal {signal.Signals(-status).name}"
-    return ModelFileError(f"The converter ended with {how} on {gguf_name}: {last}")

@@ -1,13 +1,11 @@
 """Convert a GGUF into a folder with an OpenVINO IR, tokenizer and template.
 
-Runs in a process of its own, because the reader inside openvino_genai can end the process on a
-damaged file: ``python -m engine.models.gguf_conversion SOURCE FOLDER``. Progress and the error, if
-any, go to stdout as JSON, one object a line.
+Runs in a worker process, because the reader inside openvino_genai can end the process on a damaged
+file: ``python -m engine.models.gguf_conversion``.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from contextlib import suppress
@@ -16,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import openvino_genai
 
-from engine.errors import DaisyError, ModelFileError
+from engine.errors import ModelFileError
 from engine.models.files import IR_BIN, IR_XML
 from engine.models.gguf_header import read_gguf_header
+from engine.models.gguf_order import ConversionOrder, Converted
 from engine.models.gguf_settings import (
     chat_templates_from,
     config_from,
@@ -31,8 +30,11 @@ from engine.models.ir_header import check_ir, check_language_model
 from engine.models.progress import Progress, ProgressCallback
 from engine.models.shown_path import shown_path
 from engine.models.storage import flush_to_disk, storage_errors, write_json
+from engine.worker import serve_order
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.models.gguf_header import GgufHeader
 
 _LINK = "source.gguf"
@@ -106,32 +108,12 @@ def _link_or_copy(source: Path, link: Path) -> None:
     shutil.copyfile(source, link)
 
 
-def _report(line: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
-def _report_progress(progress: Progress) -> None:
-    _report({"step": progress.step, "done": progress.done, "total": progress.total})
-
-
-def main(arguments: list[str]) -> int:
-    """Convert as the command line says.
-
-    Args:
-        arguments: The GGUF and the folder, both needed.
-
-    Returns:
-        The exit status.
-    """
-    try:
-        gguf, folder = arguments
-        convert(Path(gguf), Path(folder), _report_progress)
-    except DaisyError as exc:
-        _report({"error": exc.code, "what": exc.what, "advice": exc.advice})
-        return exc.exit_code
-    return 0
+def _work(
+    order: ConversionOrder, report: ProgressCallback, _check_cancelled: Callable[[], None]
+) -> Converted:
+    convert(Path(order.gguf), Path(order.folder), report)
+    return Converted()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve_order(ConversionOrder, _work))

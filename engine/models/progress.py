@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 ProgressStep = Literal["fetch", "unpack", "hash", "convert", "tokenizer", "store"]
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
     """One report of a long job.
 
     Attributes:

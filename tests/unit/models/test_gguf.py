@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 
 import pytest
 
@@ -239,14 +240,11 @@ def test_cancelling_leaves_nothing_behind(tiny_gguf, tmp_path):
 
 
 def test_a_converter_that_dies_is_an_error_and_leaves_nothing(tiny_gguf, tmp_path, monkeypatch):
-    crashing = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    started = gguf_cache.subprocess.Popen
-
-    def start(command, **options):
-        return started([command[0], "-c", crashing], **options)
-
-    monkeypatch.setattr(gguf_cache.subprocess, "Popen", start)
-    with pytest.raises(ModelFileError, match=r"ended with signal SIGSEGV on tiny\.gguf"):
+    crashing = tmp_path / "python-that-crashes"
+    crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crashing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(crashing))
+    with pytest.raises(ModelFileError, match="was ended by SIGSEGV"):
         converted(tiny_gguf.write(), tmp_path / "data")
     assert _left_behind(tmp_path / "data") == ["models"]
 
