@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.domain import SampledRow
 from engine.errors import LocalProtocolError
-from engine.sampling.sampler import sample
+from engine.sampling.sampler import sample_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,14 +91,11 @@ class TokenHistory:
 def _draw(sequence: _Sequence, step: SequenceStep, logits: NDArray[np.float32]) -> SampledRow:
     # The token of a row comes right behind it.
     first_position = step.past_len + step.num_tokens - step.num_logits + 1
-    drawn = tuple(
-        sample(
-            row,
-            sequence.parameters,
-            sequence.ids[:position],
-            sequence.num_prompt_tokens,
-            position,
-        )
-        for position, row in enumerate(logits, first_position)
+    drawn = sample_rows(
+        logits,
+        sequence.parameters,
+        sequence.ids,
+        sequence.num_prompt_tokens,
+        first_position,
     )
     return SampledRow(step.sequence_id, first_position, drawn)
