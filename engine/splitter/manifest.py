@@ -108,7 +108,8 @@ def decode_manifest(data: bytes) -> Manifest:
         data: JSON.
 
     Raises:
-        ShardCorruptError: It is no manifest, of another format, or names a file it may not.
+        ShardCorruptError: It is no manifest, of another format, names a file it may not, or
+            contradicts itself.
     """
     if len(data) > MAX_MANIFEST_BYTES:
         raise ShardCorruptError(f"The manifest is {len(data)} bytes long, more than any can be.")
@@ -126,6 +127,8 @@ def decode_manifest(data: bytes) -> Manifest:
         if entry.num_bytes < 0:
             raise ShardCorruptError(f"The manifest gives {entry.path} a size below 0.")
     _check_ranges(manifest)
+    _check_model(manifest.model)
+    _check_golden(manifest)
     return manifest
 
 
@@ -137,7 +140,41 @@ def _check_ranges(manifest: Manifest) -> None:
                 f"The manifest's shards do not follow each other at layer {expected}."
             )
         expected = shard.layers.stop
-    if expected != manifest.model.num_layers:
+    if expected != manifest.model.num_layers or not manifest.shards:
         raise ShardCorruptError(
             f"The manifest's shards hold {expected} of {manifest.model.num_layers} layers."
         )
+
+
+def _check_model(model: ModelDescription) -> None:
+    for name in ("num_kv_heads", "head_size", "value_head_size", "layer_bytes"):
+        values = getattr(model, name)
+        if len(values) != model.num_layers:
+            raise ShardCorruptError(
+                f"The manifest gives {name} of {len(values)} layers, and the model has "
+                f"{model.num_layers}."
+            )
+    least = {
+        "hidden_size": (model.hidden_size, 1),
+        "vocab_size": (model.vocab_size, 1),
+        "context_length": (1 if model.context_length is None else model.context_length, 1),
+        "num_kv_heads": (min(model.num_kv_heads), 1),
+        "head_size": (min(model.head_size), 1),
+        "value_head_size": (min(model.value_head_size), 1),
+        "layer_bytes": (min(model.layer_bytes), 0),
+        "embedding_bytes": (model.embedding_bytes, 0),
+        "head_bytes": (model.head_bytes, 0),
+        "eos_token_ids": (min(model.eos_token_ids, default=0), 0),
+    }
+    for name, (value, bound) in least.items():
+        if value < bound:
+            raise ShardCorruptError(f"The manifest gives a {name} of {value}, which no model has.")
+
+
+def _check_golden(manifest: Manifest) -> None:
+    golden = manifest.golden
+    if golden is None:
+        return
+    ids = golden.token_ids
+    if not ids or min(ids) < 0 or max(ids) >= manifest.model.vocab_size:
+        raise ShardCorruptError("The manifest's golden tokens are not of the model's vocabulary.")

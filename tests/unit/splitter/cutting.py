@@ -40,24 +40,19 @@ def saved(model: ov.Model, folder: Path) -> Path:
 
 def take_out_beam(model: ov.Model) -> int:
     """Feed what the ``beam_idx`` Gathers feed from their ReadValues; return how many there were."""
-    count = 0
-    for node in model.get_ops():
-        if node.get_type_name() != "ReadValue":
-            continue
-        for target in node.output(0).get_target_inputs():
-            gather = target.get_node()
-            if (
-                gather.get_type_name() == "Gather"
-                and "beam_idx" in gather.input_value(1).get_names()
-            ):
-                for consumer in gather.output(0).get_target_inputs():
-                    consumer.replace_source_output(node.output(0))
-                count += 1
+    gathers = [
+        node
+        for node in model.get_ops()
+        if node.get_type_name() == "Gather" and "beam_idx" in node.input_value(1).get_names()
+    ]
+    for gather in gathers:
+        for consumer in gather.output(0).get_target_inputs():
+            consumer.replace_source_output(gather.input_value(0))
     for parameter in model.get_parameters():
         if "beam_idx" in parameter.output(0).get_names():
             model.remove_parameter(parameter)
     model.validate_nodes_and_infer_types()
-    return count
+    return len(gathers)
 
 
 def constants(model: ov.Model) -> dict[str, bytes]:

@@ -82,9 +82,7 @@ def test_an_ir_that_is_no_language_model_says_what_goes_in(tmp_path):
 
 def test_an_ir_with_nothing_going_in_is_no_language_model(tmp_path):
     model = ov.Model([opset13.result(opset13.constant(1.0))], [], "constant")
-    with pytest.raises(
-        UnsupportedModelError, match=r"no input named input_ids \(its inputs: none\)"
-    ):
+    with pytest.raises(UnsupportedModelError, match=r"input_ids \(its inputs: none\)"):
         analysed(model, tmp_path)
 
 
@@ -145,9 +143,7 @@ def test_a_second_stream_beside_the_hidden_states_is_named(tmp_path):
     both = opset13.add(port.get_source_output(), embedding.output(0))
     port.replace_source_output(both.output(0))
     analysis = analysed(model, tmp_path)
-    with pytest.raises(
-        UnsupportedModelError, match=r"before layer 1.*no single tensor.*embed_tokens"
-    ):
+    with pytest.raises(UnsupportedModelError, match=r"layer 1.*no single tensor.*embed_tokens"):
         analysis.boundary_before(1)
     assert analysis.boundary_before(3).hidden_size == 64
 
