@@ -72,6 +72,10 @@ class NodeOptions:
     cpus: tuple[int, ...] | None = None
 
 
+class _AskerGoneError(Exception):
+    """The asker's connection ended: unlike one along the chain, nobody is left to be told."""
+
+
 @dataclass(slots=True)
 class _Running:
     """One placement this node takes part in."""
@@ -222,7 +226,10 @@ class _Node:
 
     async def _answer(self, request: Generate, connection: Connection) -> None:
         async def send(message: Message) -> None:
-            await connection.send(encode_control(message))
+            try:
+                await connection.send(encode_control(message))
+            except TransportError as error:
+                raise _AskerGoneError(error.what) from error
 
         try:
             if self._running is None or self._running.head is None:
@@ -231,8 +238,8 @@ class _Node:
                 )
             key = _key(connection, request.request_id)
             await self._running.head.answer(request, send, key)
-        except TransportError as error:
-            _logger.info("request: the asker is gone, %s", error.what)
+        except _AskerGoneError as error:
+            _logger.info("request: the asker is gone, %s", error)
         except DaisyError as error:
             await self._report(connection, error, request.request_id)
 

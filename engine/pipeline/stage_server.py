@@ -7,12 +7,13 @@ stage process and then to the next stage; the opening and closing of a sequence 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.errors import DaisyError, RemoteProtocolError
+from engine.errors import DaisyError, RemoteProtocolError, rebuilt
 from engine.messages.codec import decode, encode_control, peek_batch, peek_type
 from engine.messages.control import BatchFailed, MessageType, StageFailed
 
@@ -26,6 +27,22 @@ STAGE_FRAMES = frozenset({
     MessageType.OPEN_SEQUENCE,
     MessageType.CLOSE_SEQUENCE,
 })
+
+
+@contextmanager
+def _named(stage_index: int) -> Iterator[None]:
+    """Say in an error which stage it is about: whoever reads it sees the chain as a whole.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        DaisyError: As raised within, naming the stage.
+    """  # noqa: DOC501 - rebuilt, with its own class
+    try:
+        yield
+    except DaisyError as error:
+        raise rebuilt(error.code, f"Stage {stage_index}: {error.what}", error.advice) from error
 
 
 class StageServer:
@@ -79,13 +96,13 @@ class StageServer:
                 self.num_stale_frames += 1
                 return
             self._pending.append(None)
-            await self._process.send(frame)
+            await self._to_process(frame)
         elif kind in STAGE_FRAMES:
-            await self._process.send(frame)
+            await self._to_process(frame)
             if self._pending:
                 self._pending.append(frame)
-            elif self._send_next is not None:
-                await self._send_next(frame)
+            else:
+                await self._to_next(frame)
         else:
             raise RemoteProtocolError("A stage was sent something that is not for a stage.")
 
@@ -99,18 +116,19 @@ class StageServer:
         """
         try:
             while True:
-                await self._deliver(await self._process.receive())
+                with _named(self._stage_index):
+                    frame = await self._process.receive()
+                await self._deliver(frame)
                 self._pending.popleft()
                 await self._pass_on_pending()
         except DaisyError as error:
-            await self._tell(error, self._stage_index)
+            await self._tell(error)
             raise
 
     async def _pass_on_pending(self) -> None:
         """Send the openings and closings that waited for the micro-batch before them."""
         while self._pending and (frame := self._pending[0]) is not None:
-            if self._send_next is not None:
-                await self._send_next(frame)
+            await self._to_next(frame)
             self._pending.popleft()
 
     async def watch_loop(self, receive: Callable[[], Awaitable[bytes]]) -> None:
@@ -126,25 +144,35 @@ class StageServer:
         """
         try:
             while True:
-                await receive()
+                with _named(self._stage_index + 1):
+                    await receive()
         except DaisyError as error:
-            await self._tell(error, self._stage_index + 1)
+            await self._tell(error)
             raise
 
-    async def _tell(self, error: DaisyError, stage_index: int) -> None:
+    async def _to_process(self, frame: bytes) -> None:
+        with _named(self._stage_index):
+            await self._process.send(frame)
+
+    async def _to_next(self, frame: bytes) -> None:
+        if self._send_next is not None:
+            with _named(self._stage_index + 1):
+                await self._send_next(frame)
+
+    async def _tell(self, error: DaisyError) -> None:
         told = StageFailed(
             epoch=self._epoch,
-            stage_index=stage_index,
+            stage_index=self._stage_index,
             code=error.code,
-            what=f"Stage {stage_index}: {error.what}",
+            what=error.what,
             advice=error.advice,
         )
         await self._send_head(encode_control(told))
 
     async def _deliver(self, frame: bytes) -> None:
         kind = peek_type(frame)
-        if kind is MessageType.MICRO_BATCH and self._send_next is not None:
-            await self._send_next(frame)
+        if kind is MessageType.MICRO_BATCH:
+            await self._to_next(frame)
         elif kind is MessageType.SAMPLED_TOKENS:
             await self._send_head(frame)
         elif kind is MessageType.BATCH_FAILED:
