@@ -21,7 +21,7 @@ from tests.unit.splitter.cutting import (
 RANGES = [LayerRange(0, 1), LayerRange(1, 3), LayerRange(3, 4)]
 TOKENS = [5, 17, 300, 42, 7, 511]
 # f32, f16 and tied, INT8 with scales, INT4 with zero points, several table look-ups.
-KINDS = ["llama", "llama-tied", "qwen2-int8", "mixtral-int4", "opt", "gemma3"]
+KINDS = ["llama", "llama-tied", "qwen2-int8", "mixtral-int4", "opt"]
 MAX_NEW_CONSTANT_BYTES = 64  # axes, indices and factors that a cut puts in
 SHARED = 0.015  # of a shard: position and mask constants that all layers have
 
