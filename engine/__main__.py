@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -79,7 +80,8 @@ async def _run(options: NodeOptions, *, ends_with_stdin: bool) -> None:
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     while os.read(0, 4096):
         pass
-    loop.call_soon_threadsafe(stop.set)
+    with contextlib.suppress(RuntimeError):  # the node has ended by itself
+        loop.call_soon_threadsafe(stop.set)
 
 
 def _announce(**fields: object) -> None:

@@ -1,0 +1,139 @@
+"""``daisy ask``: the unsplit model's tokens, an end to everything, and what a program reads."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from engine.models.tokenizer import load_tokenizer
+from engine.models.unsplit import UnsplitModel
+from tests.integration.daisy import (
+    C_LOCALE,
+    command,
+    daisy,
+    family,
+    interrupt,
+    started,
+    wait_gone,
+)
+
+pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+
+FRANCE = "What is the capital of France?"
+PARIS = "The capital of France is Paris."
+ALPHABET = "Here is the English alphabet: ABC"
+
+
+@pytest.fixture(scope="module")
+def expected(embedded):
+    """24 greedy tokens of the unsplit model."""
+    ids = load_tokenizer(embedded).encode(ALPHABET, add_special_tokens=True)
+    return ids, UnsplitModel(embedded.xml).generate(ids, 24).tokens
+
+
+@pytest.mark.parametrize(
+    "how",
+    [["--stages", 1], ["--stages", 2], ["--stages", 3], ["--stages", 2, "--kind", "stateful"]],
+    ids=str,
+)
+def test_any_number_of_stages_gives_the_unsplit_models_tokens(how, expected, data_dir):
+    words = ("ask", "--raw", ALPHABET, "--exact", "--ignore-eos", "--max-tokens", 24, "--json")
+    ended = daisy(*words, *how, data=data_dir)
+    assert ended.status == 0, ended.err
+    prompt, tokens = expected
+    assert ended.token_ids == tokens
+    accepted, end = ended.one("accepted"), ended.one("finished")
+    assert accepted["prompt_tokens"] == end["prompt_tokens"] == len(prompt)
+    assert (end["completion_tokens"], end["finish_reason"]) == (24, "length")
+    assert end["ttft_s"] > 0
+    assert end["tokens_per_s"] > 0
+    assert end["chain_compute_ms"] > 0
+    stages = [e for e in ended.events if e["event"] == "stage"]
+    assert len(stages) == how[1]
+    assert {s["kind"] for s in stages} == {"stateful" if "stateful" in how else "paged"}
+    assert {s["mode"] for s in stages} == {"exact"}
+    assert [e["event"] for e in ended.events][-1] == "finished"
+    assert not ended.err
+
+
+def test_a_person_gets_the_answer_alone_on_standard_output(data_dir):
+    ended = daisy("ask", FRANCE, "--exact", "--stages", 1, data=data_dir)
+    assert (ended.status, ended.out) == (0, PARIS + "\n")
+    assert ended.err.splitlines()[-1].startswith("[37 tokens in, 8 out, stop; ")
+    assert "Traceback" not in ended.err
+
+
+def test_the_locale_changes_nothing(data_dir):
+    """A question in any letters, under a locale that has none of them."""
+    words = ("ask", "Was heißt „Grüße“ auf 中文?", "--exact", "--stages", 1, "--max-tokens", 8)
+    plain = daisy(*words, "--json", data=data_dir)
+    foreign = daisy(*words, "--json", data=data_dir, env=C_LOCALE)
+    assert (plain.status, foreign.status) == (0, 0), foreign.err
+    assert foreign.one("accepted")["prompt_tokens"] == plain.one("accepted")["prompt_tokens"]
+    assert foreign.token_ids == plain.token_ids
+
+
+def test_ctrl_c_in_the_middle_of_an_answer_ends_everything(data_dir):
+    words = ("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 3, "--json")
+    with started(*words, "--data", data_dir) as process:
+        while json.loads(process.stdout.readline())["event"] != "text":
+            pass
+        members = family(process.pid)
+        assert len(members) == 6  # three nodes and their stages
+        status, seconds, _, err = interrupt(process)
+        wait_gone(members, 0.5)
+    assert status == 130
+    assert seconds < 3
+    assert b"Traceback" not in err
+
+
+def test_ctrl_c_while_stages_load_ends_everything(data_dir):
+    with started("ask", FRANCE, "--stages", 3, "--json", "--data", data_dir) as process:
+        while json.loads(process.stdout.readline()).get("phase") != "Loading stages":
+            pass
+        time.sleep(0.3)
+        members = family(process.pid)
+        status, seconds, _, err = interrupt(process)
+        wait_gone(members, 0.5)
+    assert status == 130
+    assert seconds < 4
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_a_command_that_is_killed(number, data_dir):
+    words = ("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 2, "--json")
+    with started(*words, "--data", data_dir) as process:
+        while json.loads(process.stdout.readline())["event"] != "text":
+            pass
+        members = family(process.pid)
+        process.send_signal(number)
+        process.wait(10)
+        wait_gone(members, 6)
+
+
+def test_a_reader_that_leaves_ends_everything_without_a_word(data_dir):
+    words = command("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 1)
+    process = subprocess.Popen(
+        [*words, "--max-tokens", "400", "--data", str(data_dir)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout.read(4)
+        members = psutil.Process(process.pid).children(recursive=True)
+        process.stdout.close()
+        err = process.stderr.read()
+        status = process.wait(20)
+        wait_gone(members, 1)
+    finally:
+        process.kill()
+        process.stderr.close()
+    assert b"Traceback" not in err
+    assert b"Exception" not in err
+    assert status == 1
