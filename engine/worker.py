@@ -20,6 +20,7 @@ from engine.errors import (
     ModelFileError,
     RequestCancelledError,
     UsageError,
+    first_of,
     rebuilt,
 )
 from engine.process_ending import describe_ending, last_line
@@ -44,6 +45,13 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     advice: str
 
 
+_NO_ANSWER = Failure(
+    ModelFileError.code,
+    "The process that read the model wrote something that is no answer.",
+    ModelFileError.default_advice(),
+)
+
+
 async def run_worker(
     module: str,
     order: msgspec.Struct,
@@ -64,7 +72,9 @@ async def run_worker(
     Raises:
         UsageError: A name in the order is no text.
         DaisyError: The error the worker reported, with its class.
-        ModelFileError: The worker died; says how.
+        ModelFileError: The worker died, or wrote something that is no answer; says how.
+
+    What ``on_progress`` raises ends the worker and is raised again.
 
     Cancellation: stops the worker and waits for its end, at most ``STOP_DEADLINE_S`` and a kill.
     """
@@ -87,12 +97,19 @@ async def run_worker(
     tail = bytearray()
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_collect(process.stderr, tail))
-            process.stdin.write(line)
-            decoder = msgspec.json.Decoder(answers | Failure)
-            answer = await _last_answer(process.stdout, decoder, on_progress)
-    finally:
-        await asyncio.shield(_end(process))
+            collector = group.create_task(_collect(process.stderr, tail))
+            try:
+                process.stdin.write(line)
+                decoder = msgspec.json.Decoder(answers | Failure)
+                answer = await _last_answer(process.stdout, decoder, on_progress)
+            finally:
+                await asyncio.shield(_end(process))
+            # A process it started may hold its error output; nobody waits for that.
+            await asyncio.wait([collector], timeout=STOP_DEADLINE_S)
+            collector.cancel()
+    except BaseExceptionGroup as errors:
+        error = first_of(errors)
+        raise error from errors
     if isinstance(answer, Failure):
         error = rebuilt(answer.code, answer.what, answer.advice)
         raise error
@@ -154,15 +171,25 @@ async def _last_answer(
     decoder: msgspec.json.Decoder[Any],
     on_progress: Callable[[Any], None],
 ) -> Any:  # noqa: ANN401
-    while line := await stream.readline():
+    while line := await _next_line(stream):
+        if not line.endswith(b"\n"):
+            return None  # a dying process wrote it
         try:
             answer = decoder.decode(line)
         except msgspec.DecodeError:
-            return None  # a dying process wrote it
+            return _NO_ANSWER
         if answer.__struct_config__.tag != "progress":
             return answer
         on_progress(answer)
     return None
+
+
+async def _next_line(stream: asyncio.StreamReader) -> bytes:
+    """Return a line with its end, less at the end of the stream; one too long is no answer."""
+    try:
+        return await stream.readline()
+    except ValueError:
+        return b"\n"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
