@@ -86,11 +86,16 @@ def test(rest: list[str]) -> int:
     for name, command in checks:
         _step(name)
         _run([str(_python().parent / command[0]), *command[1:]])
-    _step("Tests")
-    result = subprocess.run(
-        [str(_python()), "-m", "pytest", "-q", *rest], cwd=ROOT, env=_environment(), check=False
-    )
-    return result.returncode
+    pytest = [str(_python()), "-m", "pytest", "-q"]
+    if rest:
+        return subprocess.run(
+            [*pytest, *rest], cwd=ROOT, env=_environment(), check=False
+        ).returncode
+    _step("Tests: the same tokens at every boundary of every model, two at a time")
+    _run([*pytest, "-n", "2", "tests/equivalence"])
+    _step("Tests: all others, one at a time (some have deadlines)")
+    _run([*pytest, "tests", "--ignore=tests/equivalence"])
+    return 0
 
 
 def _python() -> Path:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.stages.stage import Stage
 
 EXACT = {
+    "INFERENCE_NUM_THREADS": "1",
     "INFERENCE_PRECISION_HINT": "f32",
     "KV_CACHE_PRECISION": "f32",
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
@@ -157,7 +158,7 @@ def order(
         device="CPU",
         kind=kind,
         mode=mode,
-        num_threads=None,
+        num_threads=1,  # the tests run side by side, one a core
         max_tokens=2048,
         sliding_window=window,
         cache_dir=None,
