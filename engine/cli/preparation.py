@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import engine
-from engine.errors import UsageError
+from engine.errors import StorageError, UsageError
 from engine.messages.control import SHARD_FORMAT
 from engine.models.embedded import embedded_model
 from engine.models.names import safe_folder_name
@@ -22,7 +22,7 @@ from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.splitter.manifest import MANIFEST_NAME
 from engine.splitter.process import split_in_process
 from engine.splitter.split import Progress as SplitProgress
-from engine.splitter.split import SplitOrder
+from engine.splitter.split import SplitOrder, require_absent
 
 if TYPE_CHECKING:
     from engine.cli.output import Output
@@ -100,15 +100,9 @@ async def split_source(
         data_dir: Daisy's data folder.
         output: Told of every step.
 
-    Raises:
-        UsageError: The folder exists.
-
-    Fails as ``open_source`` and ``split_model`` do.
+    Fails with ``UsageError`` if the folder exists, and as ``open_source`` and ``split_model`` do.
     """
-    if await asyncio.to_thread(out.exists):
-        raise UsageError(
-            f"{shown_path(out)} exists already.", "Choose another folder, or delete that one."
-        )
+    await asyncio.to_thread(require_absent, out)
     files = await open_source(source, data_dir, output)
     return await _split(files, division, out, output)
 
@@ -126,14 +120,19 @@ async def shards_for(
 
     Raises:
         DaisyError: As ``open_source`` and ``split_model`` do.
-    """
+    """  # noqa: DOC501 - passed on
     if source is not None and await asyncio.to_thread((Path(source) / MANIFEST_NAME).is_file):
         return open_shard_folder(Path(source))
     files = await open_source(source, data_dir, output)
     out = data_dir / "shards" / f"{safe_folder_name(files.name)}-{_key(files, division)}"
     if await asyncio.to_thread((out / MANIFEST_NAME).is_file):
         return open_shard_folder(out)
-    return await _split(files, division, out, output)
+    try:
+        return await _split(files, division, out, output)
+    except (StorageError, UsageError):
+        if await asyncio.to_thread((out / MANIFEST_NAME).is_file):
+            return open_shard_folder(out)  # another Daisy was quicker
+        raise
 
 
 async def _split(files: ModelFiles, division: Division, out: Path, output: Output) -> ShardFolder:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
 import sys
+import uuid
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.splitter.split import Progress, SplitOrder, SplitResult, split_model
+import msgspec
+
+from engine.splitter.split import (
+    SCRATCH_PREFIX,
+    Progress,
+    SplitOrder,
+    SplitResult,
+    split_model,
+)
 from engine.worker import run_worker, serve_order
 
 if TYPE_CHECKING:
@@ -27,9 +41,17 @@ async def split_in_process(
 
     Cancellation: stops the work; nothing is left behind.
     """
-    result: SplitResult = await run_worker(
-        "engine.splitter.process", order, Progress | SplitResult, on_progress
-    )
+    # This process names the folder: the other may end where it can't clean up after itself.
+    parent = Path(os.fsdecode(order.out.encode())).parent
+    name = f"{SCRATCH_PREFIX}{uuid.uuid4().hex}"
+    order = msgspec.structs.replace(order, scratch=str(Path(order.out).parent / name))
+    try:
+        result: SplitResult = await run_worker(
+            "engine.splitter.process", order, Progress | SplitResult, on_progress
+        )
+    finally:
+        remove = partial(shutil.rmtree, parent / name, ignore_errors=True)
+        await asyncio.shield(asyncio.to_thread(remove))
     return result
 
 

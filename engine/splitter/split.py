@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 _HASH_CHUNK_BYTES = 4 * 1024 * 1024
 _SPARE_BYTES = 64 * 1024 * 1024  # XML, golden vectors, and room for the file system itself
 
+SCRATCH_PREFIX = ".daisy-split-"
+
 Phase = Literal["analyse", "cut", "golden", "hash"]
 
 
@@ -79,6 +81,8 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
         cuts: Layers before which to cut; None to divide evenly.
         num_stages: Shards wanted, where no cuts are given.
         has_golden: Whether to make golden vectors.
+        scratch: The folder to write in before it is renamed to ``out``; beside it, and not there
+            yet. None for one of a name of its own.
     """
 
     xml: str
@@ -91,6 +95,7 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
     cuts: tuple[int, ...] | None = None
     num_stages: int | None = None
     has_golden: bool = True
+    scratch: str | None = None
 
 
 class SplitResult(msgspec.Struct, frozen=True, tag="result"):
@@ -128,7 +133,7 @@ def split_model(
     ranges = _ranges(order, analysis, weights)
     report(Progress("analyse", 1, 1))
     _check_space(out, weights, order)
-    with _appearing_whole(out) as folder:
+    with _appearing_whole(out, order.scratch) as folder:
         writer = _Writer(analysis, folder, report, check_cancelled)
         shards = [writer.write_shard(layers) for layers in ranges]
         golden = writer.write_golden(ranges, weights) if order.has_golden else None
@@ -258,7 +263,7 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def _appearing_whole(out: Path) -> Iterator[Path]:
+def _appearing_whole(out: Path, scratch: str | None) -> Iterator[Path]:
     """Give a folder to write in; rename it to ``out`` at the end, or leave nothing behind.
 
     Yields:
@@ -268,7 +273,8 @@ def _appearing_whole(out: Path) -> Iterator[Path]:
         StorageError: It can't be made, written or renamed.
     """
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".daisy-split-", dir=out.parent))
+        folder = Path(scratch or tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=out.parent))
+        folder.mkdir(mode=0o700, exist_ok=scratch is None)
     except OSError as exc:
         raise StorageError(f"{out.parent} can't be written: {exc.strerror}.") from exc
     try:
