@@ -85,7 +85,7 @@ class Connection:
             LocalProtocolError: The frame is not the program's to send.
 
         Cancellation: safe; the frame is sent all the same.
-        """  # noqa: DOC502 - raised by the session and the check
+        """
         self._check_not_ended()
         self._session.send(frame)
         self._write()
@@ -102,7 +102,7 @@ class Connection:
             LocalProtocolError: Another task is receiving from this connection.
 
         Cancellation: safe; no frame is lost, the next call returns it.
-        """  # noqa: DOC502 - raised by the inbox
+        """
         return await self._inbox.take()
 
     async def close(self, reason: str) -> None:
@@ -153,7 +153,7 @@ class Connection:
             TransportError: The connection ended before.
 
         Cancellation: safe.
-        """  # noqa: DOC502 - raised by the check
+        """
         await self._settled.wait()
         if self._session.peer is None:
             self._check_not_ended()
@@ -234,7 +234,7 @@ class Connection:
 
         Raises:
             TransportError: It has; the error says how.
-        """  # noqa: DOC502 - an instance is raised
+        """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 

@@ -115,7 +115,7 @@ class Endpoint:
             TransportError: The system does not allow it.
 
         Cancellation: safe; the port is not open.
-        """  # noqa: DOC502 - raised where the port is opened
+        """
         connections: set[Connection] = set()
 
         async def accept(websocket: Websocket) -> None:
@@ -152,7 +152,7 @@ class Endpoint:
             RemoteProtocolError: It is not Daisy.
 
         Cancellation: safe; nothing stays open.
-        """  # noqa: DOC502 - raised by what it calls
+        """
         _check_address(address, self.ssl_context)
         try:
             async with asyncio.timeout(within_s):

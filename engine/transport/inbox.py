@@ -58,7 +58,7 @@ class Inbox:
             LocalProtocolError: Another task is waiting here already.
 
         Cancellation: safe; no frame is lost.
-        """  # noqa: DOC502 - an instance is raised
+        """
         if self._taker is not None:
             raise LocalProtocolError("Two tasks receive from the same connection.")
         while not self._frames:

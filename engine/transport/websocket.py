@@ -100,7 +100,7 @@ class Websocket:
             PeerUnreachableError: The connection was closed or lost.
 
         Cancellation: safe; nothing is lost.
-        """  # noqa: DOC501, DOC502 - translated by a function
+        """  # noqa: DOC501 - translated by a function
         try:
             message = await self._connection.recv()
         except ConnectionClosed as exc:
@@ -205,7 +205,7 @@ async def open_websocket(address: str, ssl_context: ssl.SSLContext | None) -> We
         TimeoutError: The system's own limit passed.
 
     Cancellation: safe; nothing stays open.
-    """  # noqa: DOC501, DOC502 - translated by a function
+    """  # noqa: DOC501 - translated by a function
     try:
         connection = await _DirectConnect(
             address,
@@ -253,7 +253,7 @@ async def accept_websockets(
             where the host is not this PC's, ``TransportError`` otherwise.
 
     Cancellation: safe; the port is not open.
-    """  # noqa: DOC502 - translated by a function
+    """
     admission: Admission[ServerConnection] = Admission()
 
     async def take_over(connection: ServerConnection) -> None:
