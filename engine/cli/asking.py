@@ -37,11 +37,14 @@ async def ask(
     Cancellation: the request is cancelled at the head, which frees every stage.
     """  # noqa: DOC501 - cancellation is passed on
     await connection.send(encode_control(request))
+    is_running = True
     try:
         async for message in _events(connection, request.request_id):
+            is_running = not isinstance(message, Finished)
             yield message
     except (asyncio.CancelledError, GeneratorExit):
-        await asyncio.shield(_cancel(connection, request.request_id))
+        if is_running:
+            await asyncio.shield(_cancel(connection, request.request_id))
         raise
 
 
