@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.errors import UsageError
+from engine.errors import LocalProtocolError, UsageError
+from engine.messages.codec import encode_control
 from engine.messages.control import Generate
 from engine.sampling.parameters import SamplingParameters
 
 MAX_BODY_BYTES = 16 * 1024 * 1024  # a 1M-token prompt is about 4 MB
+# More of these means "all there is", however much more.
+_NO_LIMIT = 2**31 - 1
+_COUNTS = ("max_tokens", "max_completion_tokens", "top_k")
+_INTEGERS = (*_COUNTS, "n", "seed")
+_MAX_BITS = 64
 
 
 class RequestBody(msgspec.Struct, kw_only=True):
@@ -81,18 +87,21 @@ def as_generate(fields: RequestBody, request_id: str) -> Generate:
     Raises:
         UsageError: A value is out of its range; the sentence names the field.
     """
+    fields = msgspec.structs.replace(fields, **_capped(fields))
     if fields.n is not None and fields.n != 1:
         raise UsageError(f"n is {fields.n}; one answer is given to a request.")
     if (fields.messages is None) == (fields.prompt is None):
         raise UsageError("A request has either messages or a prompt.")
-    limit = (
-        fields.max_tokens if fields.max_completion_tokens is None else fields.max_completion_tokens
-    )
+    if fields.messages == []:
+        raise UsageError("messages is empty; it must have one at least.")
+    is_new_name = fields.max_completion_tokens is not None
+    limit = fields.max_completion_tokens if is_new_name else fields.max_tokens
     if limit is not None and limit < 1:
-        raise UsageError(f"max_tokens is {limit}; it must be 1 or more, or left out.")
+        name = "max_completion_tokens" if is_new_name else "max_tokens"
+        raise UsageError(f"{name} is {limit}; it must be 1 or more, or left out.")
     given = {name: value for name in _SAMPLING if (value := getattr(fields, name)) is not None}
     stop = [fields.stop] if isinstance(fields.stop, str) else (fields.stop or [])
-    return Generate(
+    request = Generate(
         request_id=request_id,
         messages=None if fields.messages is None else tuple(fields.messages),
         prompt=fields.prompt,
@@ -103,3 +112,25 @@ def as_generate(fields: RequestBody, request_id: str) -> Generate:
         sampling=SamplingParameters(**given).checked(),
         seed_given=fields.seed is not None,
     )
+    try:
+        encode_control(request)
+    except LocalProtocolError as exc:
+        # Its free form holds what no message can: nested too deep, too large a number.
+        raise UsageError(f"The request can't be passed on: {exc.what}") from exc
+    return request
+
+
+def _capped(fields: RequestBody) -> dict[str, int]:
+    """Return the integers given, none of them longer than a sentence may show.
+
+    Raises:
+        UsageError: One has more than 64 bits and does not stand for "all there is".
+    """
+    given = {name: value for name in _INTEGERS if (value := getattr(fields, name)) is not None}
+    counts = {name: min(value, _NO_LIMIT) for name, value in given.items() if name in _COUNTS}
+    for name, value in (given | counts).items():
+        if value.bit_length() > _MAX_BITS:
+            raise UsageError(
+                f"{name} has {value.bit_length()} bits; at most {_MAX_BITS} are taken."
+            )
+    return given | counts
