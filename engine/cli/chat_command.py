@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import data_dir, division, pool_options
@@ -26,7 +27,9 @@ async def chat_command(given: argparse.Namespace, output: Output) -> None:
         given: Parsed options.
         output: Told everything.
     """
-    body_for(given, [])  # settings that can't be are said before anything is loaded
+    body_for(
+        given, [chat_message("user", "")]
+    )  # settings that can't be are said before anything is loaded
     folder = await shards_for(given.model, division(given), data_dir(given), output)
     options = pool_options(given, folder)
     async with open_local_pool(
@@ -61,23 +64,27 @@ async def _answer(
     Raises:
         ContextTooLongError: The last question alone is too long.
     """
-    kept = list(messages)
+    kept = messages
     while True:
+        tell = partial(_tell_left_out, len(messages) - len(kept), output)
         try:
-            text, _ = await tell_answer(pool, body_for(given, kept), output)
+            text, _ = await tell_answer(pool, body_for(given, kept), output, tell)
         except ContextTooLongError:
             shorter = without_oldest_turn(kept)
             if shorter is None:
                 raise
-            num_left_out = len(messages) - len(shorter)
-            output.event("left_out", messages=num_left_out)
-            output.say(
-                f"The chat is longer than the model's context: its oldest {num_left_out} messages "
-                "are left out."
-            )
             kept = shorter
         else:
-            return kept, text
+            return list(kept), text
+
+
+def _tell_left_out(num_messages: int, output: Output) -> None:
+    if num_messages:
+        output.event("left_out", messages=num_messages)
+        output.say(
+            f"The chat is longer than the model's context: its oldest {num_messages} messages "
+            "are left out."
+        )
 
 
 def without_oldest_turn(messages: list[dict[str, object]]) -> list[dict[str, object]] | None:

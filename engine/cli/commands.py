@@ -19,6 +19,7 @@ from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
 
     from engine.cli.output import Output
@@ -131,13 +132,19 @@ def tell_stages(pool: LocalPool, output: Output) -> None:
             output.say(f"  note: {note}")
 
 
-async def tell_answer(pool: LocalPool, request: Generate, output: Output) -> tuple[str, Finished]:
+async def tell_answer(
+    pool: LocalPool,
+    request: Generate,
+    output: Output,
+    on_accepted: Callable[[], None] = lambda: None,
+) -> tuple[str, Finished]:
     """Ask, show the answer as it comes, and say how fast it was.
 
     Args:
         pool: Loaded.
         request: What is asked.
         output: Told.
+        on_accepted: Called once the head has taken the request, before any text.
 
     Returns:
         The answer's text, and its end.
@@ -150,6 +157,7 @@ async def tell_answer(pool: LocalPool, request: Generate, output: Output) -> tup
     async for event in ask(pool.head, request):
         match event:
             case Accepted():
+                on_accepted()
                 output.event("accepted", prompt_tokens=event.prompt_tokens, seed=event.seed)
             case TextDelta():
                 pieces.append(event.text)
