@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.errors import DaisyError, RemoteProtocolError, rebuilt
 from engine.messages.codec import decode, encode_control, peek_batch, peek_type
-from engine.messages.control import BatchFailed, MessageType, StageFailed
+from engine.messages.control import (
+    BatchFailed,
+    CloseSequence,
+    MessageType,
+    OpenSequence,
+    StageFailed,
+)
 
 if TYPE_CHECKING:
     from engine.stages.host import StageProcess
@@ -90,21 +96,18 @@ class StageServer:
 
         Cancellation: safe between frames; a frame is either taken whole or not at all.
         """
-        kind = peek_type(frame)
-        if kind is MessageType.MICRO_BATCH:
-            if peek_batch(frame).epoch != self._epoch:
-                self.num_stale_frames += 1
-                return
+        if _epoch_of(frame) != self._epoch:
+            # Sequence ids begin anew with each placement: a late closing would hit another's.
+            self.num_stale_frames += 1
+        elif peek_type(frame) is MessageType.MICRO_BATCH:
             self._pending.append(None)
             await self._to_process(frame)
-        elif kind in STAGE_FRAMES:
+        else:
             await self._to_process(frame)
             if self._pending:
                 self._pending.append(frame)
             else:
                 await self._to_next(frame)
-        else:
-            raise RemoteProtocolError("A stage was sent something that is not for a stage.")
 
     async def run_loop(self) -> None:
         """Carry what the stage process gives to where it goes, until the process ends.
@@ -167,7 +170,8 @@ class StageServer:
             what=error.what,
             advice=error.advice,
         )
-        await self._send_head(encode_control(told))
+        with suppress(DaisyError):  # what is raised is the reason, not that nobody heard it
+            await self._send_head(encode_control(told))
 
     async def _deliver(self, frame: bytes) -> None:
         kind = peek_type(frame)
@@ -184,3 +188,17 @@ class StageServer:
                     what=f"Stage {self._stage_index}: {failure.what}",
                 )
                 await self._send_head(encode_control(named))
+
+
+def _epoch_of(frame: bytes) -> int:
+    """Return the placement a frame for a stage was made for.
+
+    Raises:
+        RemoteProtocolError: It is no frame for a stage, or breaks a rule.
+    """
+    if peek_type(frame) is MessageType.MICRO_BATCH:
+        return peek_batch(frame).epoch
+    message = decode(frame)
+    if isinstance(message, OpenSequence | CloseSequence):
+        return message.epoch
+    raise RemoteProtocolError("A stage was sent something that is not for a stage.")
