@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
+from datetime import datetime
 
 import pytest
 
+from engine.cli.preparation import Division
+from engine.pipeline.chat_text import load_chat_text
 from tests.integration.daisy import daisy, family, interrupt, started, wait_gone
+from tests.integration.pool import request, shards
 
 pytestmark = [pytest.mark.processes, pytest.mark.embedded]
 
@@ -51,36 +54,38 @@ def test_three_turns_are_one_chat(data_dir):
 
 
 def test_a_person_sees_answers_only_and_an_empty_line_ends_it(data_dir):
-    typed = f"{FRANCE}\n\nnever asked\n".encode()
-    ended = daisy("chat", *EXACT, data=data_dir, typed=typed)
-    assert (ended.status, ended.out) == (0, PARIS + "\n")
+    typed = f"{FRANCE}\n{FRANCE}\n\nnever asked\n".encode()
+    ended = daisy("chat", *EXACT, "--context", 50, data=data_dir, typed=typed)
+    assert (ended.status, ended.out) == (0, f"{PARIS}\n{PARIS}\n")
     assert "Traceback" not in ended.err
+    assert "its oldest 2 messages are left out." in ended.err
 
 
-def test_a_chat_that_outgrows_the_context_keeps_its_system_prompt_and_says_what_it_lost(data_dir):
+def test_a_chat_that_outgrows_the_context_keeps_its_system_prompt_and_says_what_it_lost(
+    embedded, data_dir
+):
     question = "Please repeat these words: " + "word " * 40
-    typed = "".join(f"{question}{i}\n" for i in range(5)).encode()
+    questions = [f"{question}{i}" for i in range(5)]
     words = ("chat", *EXACT, "--context", 256, "--system", INSTRUCTION, "--max-tokens", 8)
+    typed = "\n".join(questions).encode()
     ended = daisy(*words, "--json", data=data_dir, typed=typed)
     assert ended.status == 0, ended.err
-    all_turns = turns(ended)
-    assert len(all_turns) == 5
-    lost = [[e["messages"] for e in t if e["event"] == "left_out"] for t in all_turns]
-    assert lost[0] == lost[1] == []
-    assert any(lost)
-    assert all(n % 2 == 0 for n in itertools.chain(*lost))  # questions with their answers
-    assert all(only(t, "accepted")["prompt_tokens"] < 256 for t in all_turns)
-    # People are told in words; the system prompt is in every prompt that is left: without it
-    # a prompt of as many turns would be shorter.
-    bare = daisy(
-        *(*words[:5], "--max-tokens", 8, "--system", "x", "--json"), data=data_dir, typed=typed
-    )
-    full = only(all_turns[-1], "accepted")["prompt_tokens"]
-    kept = [only(t, "accepted")["prompt_tokens"] for t in turns(bare)]
-    assert full not in kept
-    told = daisy(*words, data=data_dir, typed=typed)
-    assert told.status == 0
-    assert "are left out." in told.err
+    system = {"role": "system", "content": INSTRUCTION}
+    text = load_chat_text(shards(None, Division(num_stages=1), data_dir))
+    kept, lost = [], []
+    for asked, turn in zip(questions, turns(ended), strict=True):
+        kept.append({"role": "user", "content": asked})
+        number = sum(e["messages"] for e in turn if e["event"] == "left_out")
+        lost.append(number)
+        kept = kept[number:]
+        # What the model was given is the system prompt, and what was not said to be left out.
+        given = text.prompt_ids(request(messages=[system, *kept]), datetime.now().astimezone())
+        assert only(turn, "accepted")["prompt_tokens"] == len(given) < 256
+        answer = "".join(e["text"] for e in turn if e["event"] == "text")
+        kept.append({"role": "assistant", "content": answer})
+    assert lost[:2] == [0, 0]
+    assert sum(lost) >= 2
+    assert all(number % 2 == 0 for number in lost)  # questions with their answers
 
 
 def test_a_question_too_long_by_itself_is_refused_and_the_chat_goes_on(data_dir):
@@ -127,9 +132,8 @@ def test_an_over_long_prompt_is_refused_at_once_with_both_numbers(
 
 def secret_chat(words):
     user = "word " * words + "What is the password?"
-    return {
-        "messages": [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": user}]
-    }
+    system = {"role": "system", "content": INSTRUCTION}
+    return {"messages": [system, {"role": "user", "content": user}]}
 
 
 def test_a_prompt_that_just_fits_gets_one_token(data_dir, tmp_path):
