@@ -52,6 +52,8 @@ class ChatText:
         """
         if (request.messages is None) == (request.prompt is None):
             raise UsageError("A request has either messages or a prompt.")
+        if request.messages == ():
+            raise UsageError("messages is empty; it must have one at least.")
         if request.messages is None:
             ids = self.tokenizer.encode(request.prompt or "", add_special_tokens=True)
         else:
