@@ -49,6 +49,7 @@ MAX_EVENTS = 64
 _TICK_S = 1.0  # how late an announcement that holds no longer may be noticed
 _GATHER_S = 0.05  # records of one answer may come in a few packets
 _MDNS_WITHIN_S = 5.0
+_MAX_CLONES = 8  # that are told; more are somebody's game
 _RETRY_S = 10.0
 
 _logger = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class Discovery:
         self._events: asyncio.Queue[DiscoveryEvent] = asyncio.Queue(MAX_EVENTS)
         self._pending: deque[DiscoveryEvent] = deque()  # beside sightings; each at most once
         self._told: dict[NodeId, Appeared] = {}
-        self._clone_run_id: str | None = None
+        self._clone_run_ids: set[str] = set()
         self._names = ServiceNames()
         self._mdns: Mdns | None = None
         self._wake = asyncio.Event()
@@ -234,16 +235,19 @@ class Discovery:
         """Bring mDNS to the adapters and the announcement there are now."""
         if self._mdns is not None and self._mdns.node_id != self._announcement.node_id:
             await self._drop_mdns()
+        addresses = self.adapters.addresses
         if self._mdns is None:
             self._mdns = Mdns(self._announcement.node_id, self._on_change)
+            await self._mdns.use_addresses(addresses, frozenset())
             self._is_renewal_due = True
-        addresses = self.adapters.addresses
-        await self._mdns.use_addresses(addresses, remade)
         if self._is_renewal_due:
             await self._mdns.announce(self._announcement, addresses, self._timing.ttl_s)
             await self._mdns.browse()
             self._names.ask_anew()
-            self._is_renewal_due = False
+        # After that: on a network it joins, mDNS repeats at once what it was told to announce, and
+        # others would hold on to an address that was just repeated.
+        await self._mdns.use_addresses(addresses, remade)
+        self._is_renewal_due = False
 
     async def _drop_mdns(self) -> None:
         mdns, self._mdns = self._mdns, None
@@ -319,9 +323,10 @@ class Discovery:
             _logger.info("discovery: ignored %a: %s", name, reason)
 
     def _look_for_clones(self, mdns: Mdns) -> None:
-        for run_id in mdns.own_run_ids() - {self._announcement.run_id, self._clone_run_id}:
-            self._clone_run_id = run_id
-            self._hold(CloneSeen(run_id))
+        for run_id in mdns.own_run_ids() - {self._announcement.run_id} - self._clone_run_ids:
+            if len(self._clone_run_ids) < _MAX_CLONES:
+                self._clone_run_ids.add(run_id)
+                self._hold(CloneSeen(run_id))
 
     async def _ask(self, mdns: Mdns, name: str) -> None:
         try:

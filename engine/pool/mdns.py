@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
-from zeroconf import DNSQuestionType, Error, IPVersion, ServiceStateChange
+from zeroconf import DNSQuestionType, Error, IPVersion, ServiceStateChange, current_time_millis
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from engine.errors import TransportError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from engine.domain import NodeId
 
-_TYPE_TXT = 16  # RFC 1035, 3.2.2
+_TYPE_A, _TYPE_TXT, _TYPE_SRV = 1, 16, 33  # RFC 1035, 3.2.2, and RFC 2782
 _CLASS_IN = 1
 _ASK_WITHIN_S = 2.0
 _FOREIGN_ERRORS = (OSError, RuntimeError, ValueError, AssertionError, Error)
@@ -61,6 +62,7 @@ class Mdns:
         # A cable that was pulled is no warning on a terminal; the adapters tell of it.
         logging.getLogger("zeroconf").setLevel(logging.ERROR)
         self.node_id = node_id
+        self._name = instance_name(node_id)
         self._on_change = on_change
         self._info: AsyncServiceInfo | None = None
         self._browser: AsyncServiceBrowser | None = None
@@ -108,7 +110,7 @@ class Mdns:
         is_first = self._info is None
         self._info = AsyncServiceInfo(
             SERVICE_TYPE,
-            instance_name(announcement.node_id),
+            self._name,
             port=announcement.port,
             properties=encode_announcement(announcement),
             server=host_name(announcement.node_id),
@@ -156,16 +158,18 @@ class Mdns:
         Args:
             name: Its full name, one of ours.
         """
-        info = AsyncServiceInfo(SERVICE_TYPE, name)
-        if not info.load_from_cache(self._zeroconf.zeroconf):
+        texts = self._holding(name, _TYPE_TXT)
+        services = self._holding(name, _TYPE_SRV)
+        if not texts or not services:
             return None
-        return info.text, info.parsed_addresses(IPVersion.V4Only)
+        addresses = [
+            str(IPv4Address(r.address)) for r in self._holding(services[-1].server, _TYPE_A)
+        ]
+        return (texts[-1].text, addresses) if addresses else None
 
     def own_run_ids(self) -> set[str]:
         """Return the run ids that were announced in this node's name, by itself or by a clone."""
-        name = instance_name(self.node_id)
-        cached = self._zeroconf.zeroconf.cache.get_all_by_details(name, _TYPE_TXT, _CLASS_IN)
-        said = [decode_announcement(getattr(record, "text", b"")) for record in cached]
+        said = [decode_announcement(r.text) for r in self._cached(self._name, _TYPE_TXT)]
         return {text.run_id for text in said if isinstance(text, Announcement)}
 
     async def ask(self, name: str) -> None:
@@ -199,6 +203,21 @@ class Mdns:
                 closing.cancel()
                 with contextlib.suppress(*_FOREIGN_ERRORS):
                     self._zeroconf.zeroconf.close()
+
+    def _holding(self, name: str, record_type: int) -> list[Any]:
+        """Return the records that hold, oldest first.
+
+        One with a second left has been replaced by its owner (RFC 6762, 10.2); zeroconf gives it
+        that second anew with every announcement.
+        """
+        now_ms = current_time_millis()
+        records = [r for r in self._cached(name, record_type) if r.ttl > 1]
+        holding = [record for record in records if not record.is_expired(now_ms)]
+        return sorted(holding, key=lambda record: float(record.created))
+
+    def _cached(self, name: str, record_type: int) -> list[Any]:
+        cache = self._zeroconf.zeroconf.cache
+        return list(cache.get_all_by_details(name, record_type, _CLASS_IN))
 
     def _changed(
         self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
