@@ -25,7 +25,7 @@ from engine.pipeline.shard_folder import open_shard_folder
 from engine.splitter.manifest import decode_manifest
 from engine.splitter.split import Progress, balanced_ranges, split_model
 from engine.splitter.weights import WeightBytes
-from tests.unit.splitter.cutting import MODELS
+from tests.unit.splitter.cutting import CORE, MODELS, constants, xml_of
 from tests.unit.splitter.splitting import opened, order, split
 
 CASES = json.loads(
@@ -63,6 +63,18 @@ def test_a_split_folder_holds_what_its_manifest_says(tmp_path):
     assert (tmp_path / "out" / "text" / "config.json").read_bytes() == (
         MODELS / "llama" / "config.json"
     ).read_bytes()
+
+
+def test_the_weights_on_disk_are_the_sources(tmp_path):
+    """f32 stays f32: nothing is rounded on the way."""
+    split(tmp_path / "out", num_stages=2, has_golden=False)
+    source = constants(CORE.read_model(xml_of("llama")))
+    large = {key for key, data in source.items() if len(data) > 64}
+    found = {}
+    for shard in opened(tmp_path / "out").shards:
+        found |= constants(CORE.read_model(tmp_path / "out" / shard.xml.path))
+    assert large <= found.keys()
+    assert all(found[key] == source[key] for key in large)
 
 
 def test_longer_keys_than_values_are_told(tmp_path):
