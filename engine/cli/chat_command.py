@@ -27,9 +27,7 @@ async def chat_command(given: argparse.Namespace, output: Output) -> None:
         given: Parsed options.
         output: Told everything.
     """
-    body_for(
-        given, [chat_message("user", "")]
-    )  # settings that can't be are said before anything is loaded
+    body_for(given, [chat_message("user", "")])  # wrong settings are said before anything loads
     folder = await shards_for(given.model, division(given), data_dir(given), output)
     options = pool_options(given, folder)
     async with open_local_pool(

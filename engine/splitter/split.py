@@ -168,7 +168,8 @@ def require_absent(out: Path) -> None:
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
         raise StorageError(f"{str(out)[:200]} can't be made: {reason}.") from exc
-    raise UsageError(f"{out} exists already.", "Choose another folder, or delete that one.")
+    shown = os.fsencode(out).decode("utf-8", "replace")  # whatever this process's locale
+    raise UsageError(f"{shown} exists already.", "Choose another folder, or delete that one.")
 
 
 def _ranges(order: SplitOrder, analysis: Analysis, weights: WeightBytes) -> tuple[LayerRange, ...]:

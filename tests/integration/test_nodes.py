@@ -266,6 +266,12 @@ def place_of(pool, stage):
     return host, int(port)
 
 
+def listen_to(stranger):
+    with suppress(OSError):
+        while stranger.recv(4096):
+            pass
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -282,9 +288,7 @@ def test_a_stranger_on_the_port_changes_nothing(pool, said):
         with socket.create_connection(place_of(pool, stage), timeout=5) as stranger:
             stranger.sendall(said)
             stranger.settimeout(0.3)
-            with suppress(OSError):
-                while stranger.recv(4096):
-                    pass
+            listen_to(stranger)
     works(pool)
 
 
@@ -359,8 +363,8 @@ def test_a_placer_that_vanishes_while_a_stage_loads_leaves_no_process(folder):
         async def vanish():
             connection = await running.connect()
             await connection.send(encode_control(again(running, epoch=2)))
-            while not [c for c in head.children() if c != old]:
-                await asyncio.sleep(0.02)  # noqa: ASYNC110 - another process's doing
+            while not [c for c in head.children() if c != old]:  # noqa: ASYNC110 - a process's
+                await asyncio.sleep(0.02)
             connection.abort()
 
         running.run(vanish())
