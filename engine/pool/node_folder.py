@@ -1,0 +1,162 @@
+"""What one node keeps on disk: who it is, the term it accepted, and where it can be reached.
+
+One process has a folder at a time. A file in it that can't be read is set aside, made anew, and
+said: a node must start after a power cut without a person's help.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from engine.domain import NodeId
+from engine.errors import StorageError, UsageError
+from engine.pool.disk import write_whole
+from engine.pool.terms import Term
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+T = TypeVar("T")
+
+_MAX_FILE_BYTES = 1 << 20
+_ID_BYTES = 10  # 20 hex letters: no two alike among all PCs there are
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Where commands of this PC reach the node that runs."""
+
+    address: str
+    pid: int
+
+
+class NodeFolder:
+    """A node's folder, held until ``close``.
+
+    Attributes:
+        path: The folder.
+        node_id: The same for as long as the folder lives.
+        term: The term accepted last; None for never.
+        notes: What was set aside, one sentence each.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take the folder, making it if there is none.
+
+        Args:
+            path: Of a node; other things of Daisy's may lie beside it.
+
+        Raises:
+            UsageError: Another node has it.
+            StorageError: It can't be written.
+        """
+        self.path = path
+        self.notes: list[str] = []
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / "lock").open("a+b")
+        except OSError as exc:
+            raise StorageError(f"{path} can't be written: {exc.strerror}.") from exc
+        try:
+            _lock(self._lock)
+        except OSError as exc:
+            self._lock.close()
+            raise UsageError(
+                f"{path} is in use by another node{self._by_whom()}.",
+                "Give each node of this PC its own folder with --data.",
+            ) from exc
+        self.node_id = self._identity()
+        self.term = self._read("term.json", Term)
+
+    def _by_whom(self) -> str:
+        reach = read_reach(self.path)
+        return "" if reach is None else f" (process {reach.pid})"
+
+    def _identity(self) -> NodeId:
+        known = self._read("id.json", str)
+        if known:
+            return NodeId(known)
+        fresh = NodeId(secrets.token_hex(_ID_BYTES))
+        self._write("id.json", fresh)
+        return fresh
+
+    def keep_term(self, term: Term) -> None:
+        """Write a term so that it outlives a power cut.
+
+        Args:
+            term: Accepted or claimed.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self._write("term.json", term)
+        self.term = term
+
+    def keep_reach(self, address: str) -> None:
+        """Say where this PC's commands reach the node.
+
+        Args:
+            address: ``ws://host:port``.
+
+        Raises:
+            StorageError: It can't be written.
+        """
+        self._write("reach.json", Reach(address, os.getpid()))
+
+    def close(self) -> None:
+        """Let go of the folder; a second time does nothing."""
+        if not self._lock.closed:
+            (self.path / "reach.json").unlink(missing_ok=True)
+            self._lock.close()
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        file = self.path / name
+        try:
+            with file.open("rb") as stream:
+                return msgspec.json.decode(stream.read(_MAX_FILE_BYTES), type=kind)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            aside = file.with_name(f"{name}.damaged-{secrets.token_hex(3)}")
+            file.replace(aside)
+            self.notes.append(f"{name} was damaged; it was set aside as {aside.name}.")
+            return None
+        except OSError as exc:
+            raise StorageError(f"{file} can't be read: {exc.strerror}.") from exc
+
+    def _write(self, name: str, content: object) -> None:
+        try:
+            write_whole(self.path / name, msgspec.json.encode(content))
+        except OSError as exc:
+            raise StorageError(f"{self.path / name} can't be written: {exc.strerror}.") from exc
+
+
+def read_reach(path: Path) -> Reach | None:
+    """Return where the node of a folder is reached; None if none runs there.
+
+    Args:
+        path: Of a node.
+    """
+    try:
+        return msgspec.json.decode((path / "reach.json").read_bytes(), type=Reach)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _lock(file: BinaryIO) -> None:
+    if sys.platform == "win32":
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
