@@ -22,7 +22,7 @@ _NOT_FOR_THE_POOL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, reason in (
         (r"vEthernet \(WSL", "It belongs to WSL."),
         (
-            r"docker|br-[0-9a-f]{12}$|veth|cni|podman|flannel|cali|cilium|weave|kube"
+            r"docker|br-[0-9a-f]{12}$|veth(?!ernet)|cni|podman|flannel|cali|cilium|weave|kube"
             r"|lxc|lxd|incus|nerdctl|.*\b(docker|podman)\b",
             "It belongs to containers.",
         ),

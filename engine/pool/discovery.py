@@ -50,7 +50,7 @@ _TICK_S = 1.0  # how late an announcement that holds no longer may be noticed
 _GATHER_S = 0.05  # records of one answer may come in a few packets
 _MDNS_WITHIN_S = 5.0
 _MAX_CLONES = 8  # that are told; more are somebody's game
-_RETRY_S = 10.0
+_MAX_RETRY_S = 32.0
 
 _logger = logging.getLogger(__name__)
 
@@ -137,6 +137,7 @@ class Discovery:
         self._is_renewal_due = False
         self._clocks = _read_clocks()
         self._due = _Due()
+        self._retry_s = 1.0
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -226,10 +227,12 @@ class Discovery:
         except (TransportError, TimeoutError) as exc:
             self.problem = str(exc) or f"mDNS does not work: no end within {_MDNS_WITHIN_S:g} s."
             _logger.info("discovery: %s", self.problem)
-            self._due.mdns_at_s = self._clocks.monotonic_s + _RETRY_S
+            self._due.mdns_at_s = self._clocks.monotonic_s + self._retry_s
+            self._retry_s = min(2 * self._retry_s, _MAX_RETRY_S)
             await self._drop_mdns()
         else:
             self.problem = None
+            self._retry_s = 1.0
 
     async def _follow(self, remade: set[str]) -> None:
         """Bring mDNS to the adapters and the announcement there are now."""

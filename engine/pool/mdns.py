@@ -59,8 +59,9 @@ class Mdns:
         Raises:
             TransportError: The port can't be opened.
         """
-        # A cable that was pulled is no warning on a terminal; the adapters tell of it.
-        logging.getLogger("zeroconf").setLevel(logging.ERROR)
+        # Nothing of it is for a terminal: the adapters tell of a cable that was pulled, and errors
+        # of ours of the rest.
+        logging.getLogger("zeroconf").setLevel(logging.CRITICAL)
         self.node_id = node_id
         self._name = instance_name(node_id)
         self._on_change = on_change

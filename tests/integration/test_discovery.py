@@ -192,7 +192,7 @@ def seen_after_s(node: Node, other: Node) -> float:
     return first["at_s"] - max(node.started_at_s, other.started_at_s)
 
 
-def test_three_nodes_see_each_other_within_three_seconds(started, record_property):
+def test_three_nodes_see_each_other_within_three_seconds(started, record_testsuite_property):
     took_s: list[float] = []
     for number in range(ROUNDS):
         with local_network(3) as network:
@@ -202,11 +202,13 @@ def test_three_nodes_see_each_other_within_three_seconds(started, record_propert
                 node.end()
         took_s += [seen_after_s(a, b) for a, b in permutations(nodes, 2)]
     p50, p95 = statistics.median(took_s), statistics.quantiles(took_s, n=20)[-1]
-    record_property("discovery_s", {"p50": p50, "p95": p95, "max": max(took_s), "n": len(took_s)})
+    record_testsuite_property(
+        "discovery_s", {"p50": p50, "p95": p95, "max": max(took_s), "n": len(took_s)}
+    )
     assert max(took_s) < 3.0
 
 
-def test_a_newcomer_sees_and_is_seen_within_three_seconds(started, record_property):
+def test_a_newcomer_sees_and_is_seen_within_three_seconds(started, record_testsuite_property):
     with local_network(2) as network:
         old = started(network.hosts[0], "old")
         eventually(lambda: old.of("adapters"), START_S)
@@ -215,7 +217,7 @@ def test_a_newcomer_sees_and_is_seen_within_three_seconds(started, record_proper
         eventually(lambda: sees(old, newcomer) and sees(newcomer, old), START_S)
         seen_s = old.last("appeared", "newcomer") - newcomer.started_at_s
         sees_s = newcomer.last("appeared", "old") - newcomer.started_at_s
-        record_property("newcomer_s", {"is seen": seen_s, "sees": sees_s})
+        record_testsuite_property("newcomer_s", {"is seen": seen_s, "sees": sees_s})
         assert max(seen_s, sees_s) < 3.0
 
 
@@ -234,7 +236,7 @@ def test_pcs_of_one_name_are_told_apart_and_no_name_is_on_the_wire(started):
         assert name.lower().encode() not in captured.lower()
 
 
-def test_a_cable_that_was_pulled_and_put_back(started, record_property):
+def test_a_cable_that_was_pulled_and_put_back(started, record_testsuite_property):
     with local_network(2) as network:
         a, b = (
             started(h, f"n{h.number}", "--ttl", 3, "--announce-every", 1) for h in network.hosts
@@ -246,7 +248,7 @@ def test_a_cable_that_was_pulled_and_put_back(started, record_property):
         began = time.monotonic()
         eventually(lambda: all_see_all([a, b]), 10.0)
         again_s = max(a.last("appeared", "n2"), b.last("appeared", "n1")) - began
-        record_property("seen_again_s", again_s)
+        record_testsuite_property("seen_again_s", again_s)
 
 
 def test_a_blip_shorter_than_an_announcement_holds_is_no_news(started):
@@ -340,7 +342,9 @@ def test_a_node_without_any_network_works_alone_until_one_comes(started):
         eventually(lambda: sees(a, b) and sees(b, a), 10.0)
 
 
-def test_who_leaves_is_gone_at_once_and_who_is_killed_when_his_word_ends(started, record_property):
+def test_who_leaves_is_gone_at_once_and_who_is_killed_when_his_word_ends(
+    started, record_testsuite_property
+):
     with local_network(3) as network:
         leaving, killed, staying = (started(h, f"n{h.number}", *QUICK) for h in network.hosts)
         eventually(lambda: all_see_all([leaving, killed, staying]), START_S)
@@ -352,7 +356,7 @@ def test_who_leaves_is_gone_at_once_and_who_is_killed_when_his_word_ends(started
         began = time.monotonic()
         eventually(lambda: not staying.peers, 3 + 1.5)
         ttl_s = staying.last("vanished", "n2") - began
-        record_property("vanished_s", {"goodbye": goodbye_s, "ttl of 3 s": ttl_s})
+        record_testsuite_property("vanished_s", {"goodbye": goodbye_s, "ttl of 3 s": ttl_s})
 
 
 def test_after_sleep_it_is_announced_again_at_once(started):
@@ -459,7 +463,7 @@ def storm_round(host: Host, number: int) -> None:
     time.sleep(ROUND_S)
 
 
-def test_a_storm_of_changes_leaves_nothing_behind(started, record_property):
+def test_a_storm_of_changes_leaves_nothing_behind(started, record_testsuite_property):
     with local_network(2) as network:
         stormy, calm = network.hosts
         # One looks as often as it does for people, the other so often that it meets every change.
@@ -479,7 +483,7 @@ def test_a_storm_of_changes_leaves_nothing_behind(started, record_property):
         seen_s = time.monotonic() - up_at_s
         time.sleep(1.5)  # sends that were under way
         after = [node.usage() for node in (a, b, c)]
-        record_property("storm", {"rounds": STORM_ROUNDS, "seen_s": seen_s})
+        record_testsuite_property("storm", {"rounds": STORM_ROUNDS, "seen_s": seen_s})
         for was, now in zip(before, after, strict=True):
             assert (now["fds"], now["tasks"]) == (was["fds"], was["tasks"])
         for node in (a, c):

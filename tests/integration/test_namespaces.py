@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -71,16 +72,24 @@ def test_a_link_is_as_slow_as_it_is_told():
         assert 1.0e6 < bytes_per_s < 3.2e6  # 2.5e6, and what the bucket holds
 
 
-def test_nothing_is_left_after_a_failure():
-    class OwnError(Exception):
-        pass
+class OwnError(Exception):
+    pass
 
-    with pytest.raises(OwnError), local_network(1) as network:
+
+def fail_on_a_network(seen: list) -> None:
+    with local_network(1) as network:
         (host,) = network.hosts
-        process = host.start(["sleep", 60])
+        seen.extend((host.name, host.start(["sleep", 60])))
         raise OwnError
+
+
+def test_nothing_is_left_after_a_failure():
+    seen = []
+    with pytest.raises(OwnError):
+        fail_on_a_network(seen)
+    name, process = seen
     assert process.returncode == -9
-    assert host.name not in run_command("ip", "netns", "list")
+    assert name not in run_command("ip", "netns", "list")
 
 
 def test_what_a_dead_run_left_is_removed_and_what_a_living_one_has_is_not():
@@ -88,7 +97,8 @@ def test_what_a_dead_run_left_is_removed_and_what_a_living_one_has_is_not():
         pytest.skip(reason)
     dead = f"{PREFIX}-{2**22 + 1}-1-10"  # above the largest process id there can be
     run_command("ip", "netns", "add", dead)
-    left = subprocess.Popen(["ip", "netns", "exec", dead, "sleep", "60"])
+    ip = shutil.which("ip")
+    left = subprocess.Popen([ip, "netns", "exec", dead, "sleep", "60"])
     eventually(lambda: run_command("ip", "netns", "pids", dead).split(), 5.0)
     with local_network(1) as network:
         names = run_command("ip", "netns", "list")
