@@ -48,7 +48,6 @@ class Life(msgspec.Struct, frozen=True):
     heartbeat: Heartbeat  # the newest
     first_s: float
     heard_s: float
-    mutual_s: float | None  # when it last said that it hears us
     left_s: float | None = None  # when it said goodbye
 
     def lease(self, now_s: float) -> Lease:
@@ -63,12 +62,6 @@ class Life(msgspec.Struct, frozen=True):
     def is_alive(self, now_s: float) -> bool:
         """Return whether it has a lease."""
         return self.left_s is None and now_s - self.heard_s <= LEASE_S
-
-    def is_mutual(self, now_s: float) -> bool:
-        """Return whether it has a lease and we have one with it."""
-        return (
-            self.mutual_s is not None and now_s - self.mutual_s <= LEASE_S and self.is_alive(now_s)
-        )
 
     def overlap_s(self, other: Life) -> float:
         """Return how long both were heard at the same time; negative where one followed."""
@@ -211,8 +204,7 @@ def _heard(membership: Membership, event: Heard, now_s: float) -> Membership:
             return membership
         double = Double(beat.incarnation, event.address, now_s)
         return replace(membership, double=double)
-    mutual_s = now_s if membership.node_id in beat.hears else None
-    life = Life(beat, now_s, now_s, mutual_s)
+    life = Life(beat, now_s, now_s)
     known = membership.members.get(beat.node_id)
     if known is None:
         return _admitted(membership, Member(life, (), (Way(event.address, now_s),)), now_s)
@@ -251,8 +243,7 @@ def _continued(known: Life, heard: Life) -> Life | None:
     """Join a heartbeat to the earlier ones of its start; None if it was overtaken or is over."""
     if known.left_s is not None or heard.heartbeat.number <= known.heartbeat.number:
         return None
-    mutual_s = heard.mutual_s if heard.mutual_s is not None else known.mutual_s
-    return replace(heard, first_s=known.first_s, mutual_s=mutual_s)
+    return replace(heard, first_s=known.first_s)
 
 
 def _with_way(ways: tuple[Way, ...], address: PeerAddress, now_s: float) -> tuple[Way, ...]:
@@ -331,7 +322,6 @@ def _later(membership: Membership, pause_s: float) -> Membership:
             life,
             first_s=life.first_s + pause_s,
             heard_s=life.heard_s + pause_s,
-            mutual_s=None if life.mutual_s is None else life.mutual_s + pause_s,
             left_s=None if life.left_s is None else life.left_s + pause_s,
         )
 

@@ -145,7 +145,8 @@ class Participant:
 
     def _observed(self, now_s: float) -> Observed:
         lives = alive(self.membership, now_s)
-        mutual = tuple(life.heartbeat for life in lives if life.is_mutual(now_s))
+        own = self.identity.node_id
+        mutual = tuple(life.heartbeat for life in lives if own in life.heartbeat.hears)
         return Observed(mutual, self.preference, gone(self.membership))
 
     def _stepped(self, inputs: list[Happened], now_s: float) -> list[Output]:

@@ -115,7 +115,7 @@ def _node_view(membership: Membership, member: Member, now_s: float) -> NodeView
         heartbeat=life.heartbeat,
         lease=life.lease(now_s),
         heard_ago_s=now_s - life.heard_s,
-        hears_us=life.is_mutual(now_s),
+        hears_us=life.is_alive(now_s) and membership.node_id in life.heartbeat.hears,
         ways=member.ways,
         mismatches=mismatches(membership.versions, life.heartbeat.versions),
         clones=tuple(clone.heartbeat.incarnation for clone in member.clones(now_s)),
