@@ -22,6 +22,7 @@ from tests.unit.obedient_worker import Order, Result, Step
 pytestmark = pytest.mark.processes
 
 ENDS_WITHIN_S = STOP_DEADLINE_S + 1.0  # a kill and a loaded machine
+SHORT_DEADLINE_S = 0.6  # where only a kill is to be seen, and not when
 BABBLING = "tests.unit.babbling_worker"
 
 
@@ -33,6 +34,7 @@ def nothing_stays(monkeypatch):
         While the test runs.
     """
     monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setattr("engine.worker.STOP_DEADLINE_S", SHORT_DEADLINE_S)
     yield
     assert psutil.Process(os.getpid()).children() == []
 
@@ -131,8 +133,9 @@ def test_what_progress_raises_ends_the_worker_and_comes_through():
 
 
 @pytest.mark.parametrize("what", ["wait", "hang"])
-def test_a_cancelled_worker_ends_soon(what):
+def test_a_cancelled_worker_ends_soon(what, monkeypatch):
     """By being told, or by force where it does not listen; with no zombie."""
+    monkeypatch.setattr("engine.worker.STOP_DEADLINE_S", STOP_DEADLINE_S)
     pids = []
 
     async def cancelled():

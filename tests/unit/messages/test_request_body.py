@@ -270,7 +270,7 @@ JUNK = st.recursive(
 NAMES = st.sampled_from(RequestBody.__struct_fields__)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(NAMES, JUNK, max_size=5))
 def test_any_fields_are_a_request_that_can_be_sent_or_refused(fields):
     try:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import openvino as ov
 
 from engine.splitter.analysis import Analysis, analyse
+from engine.splitter.cut import cut_shard
+
+if TYPE_CHECKING:
+    from engine.domain import LayerRange
 
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 REFUSED = ("shared-kv-", "recurrent-")
@@ -28,6 +33,12 @@ def xml_of(name: str) -> Path:
 @cache
 def analysis_of(name: str) -> Analysis:
     return analyse(CORE, xml_of(name))
+
+
+@cache
+def shard_of(name: str, layers: LayerRange) -> ov.Model:
+    """Cut a shard once for all tests that only look at it."""
+    return cut_shard(analysis_of(name), layers).model
 
 
 def saved(model: ov.Model, folder: Path) -> Path:

@@ -21,7 +21,7 @@ from tests.unit.splitter.cutting import (
 PROMPT = [5, 17, 300, 42, 7]
 RANGES = [LayerRange(0, 2), LayerRange(2, 3), LayerRange(3, 4)]
 # Among them: ALiBi without positions, MLA with longer keys, one K/V head, sinks.
-WITHOUT_BEAM = ["llama", "llama-int4", "bloom", "deepseek-v2", "falcon-mqa", "gpt-oss"]
+WITHOUT_BEAM = ["llama-int4", "bloom", "deepseek-v2", "falcon-mqa", "gpt-oss"]
 
 
 def load_stateful(analysis, layers, xml):
