@@ -192,7 +192,7 @@ def step(election: Election, happened: Happened, now_s: float) -> tuple[Election
             election = _written(election, happened.term, now_s)
         case WriteFailed():
             election = _write_failed(election, happened.term, now_s)
-        case Resign():
+        case _:
             election = _moved(election, Input.RESIGN, now_s)
     return election, _actions(before, election)
 

@@ -178,7 +178,7 @@ def fold(membership: Membership, event: Event, now_s: float) -> Membership:
             stranger = Stranger(event.versions, event.address, now_s)
             strangers = membership.strangers | {event.node_id: stranger}
             return replace(membership, strangers=strangers)
-        case Ticked():
+        case _:
             return _forgotten(membership, now_s)
 
 
