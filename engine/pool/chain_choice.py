@@ -26,7 +26,7 @@ from engine.splitter.partition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from engine.domain import ModelDescription, NodeId
     from engine.pool.chain_times import Chain
@@ -121,14 +121,10 @@ def faster_chain(question: PlacementQuestion, alone: Chain) -> Chain | None:
     solo_time = expectation(question.model, alone)
     if solo_time is None or not question.are_times_known:
         return None
-    candidates = _candidates(question)
-    search = ChainSearch(question.sizes, [node.capacity_bytes for node in candidates])
-    for size in range(2, min(len(candidates), question.sizes.num_layers) + 1):
-        chain = _best_of_size(question, candidates, search, size)
-        if chain is not None:
-            time = expectation(question.model, chain)
-            if time is not None and time.circuit_ms * CHAIN_GAIN < solo_time.circuit_ms:
-                return chain
+    for chain in _best_chains(question):
+        time = expectation(question.model, chain)
+        if time is not None and time.circuit_ms * CHAIN_GAIN < solo_time.circuit_ms:
+            return chain
     return None
 
 
@@ -138,15 +134,22 @@ def smallest_chain(question: PlacementQuestion) -> Chain | None:
     Args:
         question: What to place; no PC holds it alone.
     """
+    chain = next(_best_chains(question), None)
+    if chain is not None:
+        return chain
+    roomiest = sorted(question.usable, key=lambda node: (-node.capacity_bytes, node.node_id))
+    order = order_of_many(question.sizes, [node.capacity_bytes for node in roomiest])
+    return None if order is None else _divided(question, [roomiest[n] for n in order])
+
+
+def _best_chains(question: PlacementQuestion) -> Iterator[Chain]:
+    """Yield the best chain of each number of PCs that hold the model, from two on."""
     candidates = _candidates(question)
     search = ChainSearch(question.sizes, [node.capacity_bytes for node in candidates])
     for size in range(2, min(len(candidates), question.sizes.num_layers) + 1):
         chain = _best_of_size(question, candidates, search, size)
         if chain is not None:
-            return chain
-    roomiest = sorted(question.usable, key=lambda node: (-node.capacity_bytes, node.node_id))
-    order = order_of_many(question.sizes, [node.capacity_bytes for node in roomiest])
-    return None if order is None else _divided(question, [roomiest[n] for n in order])
+            yield chain
 
 
 def _candidates(question: PlacementQuestion) -> list[NodeFacts]:

@@ -1,6 +1,6 @@
 """Placements of any model on any PCs: whole, ordered, within every cap, and no PC too many."""
 
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import msgspec
 import pytest
@@ -107,17 +107,20 @@ def fewest_by_trying(a_model, nodes):
     sizes = stage_sizes(a_model, SHORT)
     capacities = [n.capacity_bytes for n in nodes if not n.exclusions]
     for count in range(1, min(len(capacities), a_model.num_layers) + 1):
-        for cuts in combinations(range(1, a_model.num_layers), count - 1):
-            loads = [
-                sizes.ends[part.stop] - sizes.ends[part.start]
-                for part in ranges_from_cuts(cuts, a_model.num_layers)
-            ]
-            loads[0] += sizes.embedding
-            loads[-1] += sizes.head
-            for order in permutations(capacities, count):
-                if all(load <= room for load, room in zip(loads, order, strict=True)):
-                    return count
+        every = product(
+            combinations(range(1, a_model.num_layers), count - 1), permutations(capacities, count)
+        )
+        if any(holds(sizes, cuts, order) for cuts, order in every):
+            return count
     return None
+
+
+def holds(sizes, cuts, capacities):
+    ranges = ranges_from_cuts(cuts, sizes.num_layers)
+    loads = [sizes.ends[part.stop] - sizes.ends[part.start] for part in ranges]
+    loads[0] += sizes.embedding
+    loads[-1] += sizes.head
+    return all(load <= room for load, room in zip(loads, capacities, strict=True))
 
 
 @settings(max_examples=300, deadline=None)

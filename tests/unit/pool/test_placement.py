@@ -497,6 +497,23 @@ def test_private_enough_in_all_but_not_at_the_asker():
     assert told.value.required_bytes > told.value.available_bytes
 
 
+def test_a_paused_asker_of_a_private_chain_need_only_be_resumed():
+    """Nothing else would help, since the text must stay there."""
+    nodes = [node("a", exclusions=(PAUSED,)), node("b")]
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(MODEL, SHORT, nodes, PRIVATE)
+    assert told.value.advice == ("Any one of these is enough: A (Resume it in its tray).")
+
+
+def test_a_private_model_that_would_fit_at_home_with_a_shorter_context():
+    """Then it needs no other PC."""
+    workload = Workload(context_tokens=100_000, kv_precision="f32")
+    nodes = [node_holding("a", SIZES.whole + 10 * MIB)]
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(MODEL, workload, nodes, PRIVATE)
+    assert "a context of " in told.value.advice
+
+
 def test_smaller_weights_that_are_still_too_large_are_not_proposed():
     """16 bits to 4 bits is not enough here."""
     huge = model(4, 400 * GIB, precision="f16")

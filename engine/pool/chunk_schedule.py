@@ -1,0 +1,120 @@
+"""Which chunk to ask of whom; pure.
+
+The rarest chunk first, so that what only one PC has is not left for last; of the PCs that have
+it, the one with the fewest requests under way. A PC that sends a bad chunk is asked nothing more,
+and its chunk is asked of another; a PC that fails otherwise gets a few more chances.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.domain import NodeId
+
+MAX_REQUESTS_PER_SOURCE = 2  # one is on its way while the other is asked for
+MAX_FAILURES = 3  # in a row, without a chunk in between
+
+
+class ChunkSchedule:
+    """What is still to be fetched of one file, and who may be asked.
+
+    Attributes:
+        set_aside: PCs that are asked nothing more, and why.
+    """
+
+    def __init__(self, missing: Iterable[int], available: Mapping[NodeId, frozenset[int]]) -> None:
+        """Begin with nothing asked for.
+
+        Args:
+            missing: Chunks to fetch.
+            available: Which chunks each PC has.
+        """
+        self._wanted = set(missing)
+        self._available = dict(available)
+        self._under_way: dict[int, NodeId] = {}
+        self._busy = dict.fromkeys(available, 0)
+        self._failures = dict.fromkeys(available, 0)
+        self.set_aside: dict[NodeId, str] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every chunk has come."""
+        return not self._wanted
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether there is more to fetch, nothing is under way, and nobody has any of it."""
+        return bool(self._wanted) and not self._under_way and self._next() is None
+
+    def take(self) -> tuple[NodeId, int] | None:
+        """Return the next request, which counts as under way from now on; None to wait.
+
+        Returns:
+            The PC to ask, and the chunk.
+        """
+        request = self._next()
+        if request is not None:
+            node_id, index = request
+            self._under_way[index] = node_id
+            self._busy[node_id] += 1
+        return request
+
+    def came(self, index: int) -> None:
+        """Note that a chunk came and is what it should be.
+
+        Args:
+            index: Of a chunk under way.
+        """
+        self._failures[self._back(index)] = 0
+        self._wanted.discard(index)
+
+    def was_bad(self, index: int, why: str) -> None:
+        """Note that a chunk came and is not what it should be; its sender is set aside.
+
+        Args:
+            index: Of a chunk under way.
+            why: For people.
+        """
+        self._drop(self._back(index), why)
+
+    def failed(self, index: int, why: str) -> None:
+        """Note that a chunk did not come; its sender is set aside after ``MAX_FAILURES``.
+
+        Args:
+            index: Of a chunk under way.
+            why: For people.
+        """
+        node_id = self._back(index)
+        self._failures[node_id] += 1
+        if self._failures[node_id] >= MAX_FAILURES:
+            self._drop(node_id, why)
+
+    def _back(self, index: int) -> NodeId:
+        node_id = self._under_way.pop(index)
+        self._busy[node_id] -= 1
+        return node_id
+
+    def _drop(self, node_id: NodeId, why: str) -> None:
+        self.set_aside.setdefault(node_id, why)
+        self._available[node_id] = frozenset()
+
+    def _next(self) -> tuple[NodeId, int] | None:
+        free = [n for n in self._available if self._busy[n] < MAX_REQUESTS_PER_SOURCE]
+        possible = {
+            index
+            for node_id in free
+            for index in self._available[node_id] & self._wanted
+            if index not in self._under_way
+        }
+        if not possible:
+            return None
+        index = min(possible, key=lambda i: (self._num_holders(i), i))
+        holders = [node_id for node_id in free if index in self._available[node_id]]
+        best = min(holders, key=lambda n: (self._busy[n], self._failures[n], n))
+        return best, index
+
+    def _num_holders(self, index: int) -> int:
+        return sum(index in chunks for chunks in self._available.values())

@@ -1,0 +1,283 @@
+"""Fetching a file from whoever has it, into the store.
+
+Each PC is asked for the file's chunk list first. PCs whose lists agree are asked for chunks
+together; a list that turns out to be another file's sets aside all who gave it, and the next one is
+tried. What is verified is never fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from engine.errors import DaisyError, ShardCorruptError, first_of
+from engine.pool.chunk_schedule import ChunkSchedule
+from engine.pool.chunks import decode_chunk_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.domain import NodeId
+    from engine.pool.chunks import ChunkList
+    from engine.pool.store import ShardStore
+    from engine.pool.store_threads import StoreThreads
+
+CHUNK_DEADLINE_S = 30.0  # 4 MiB at 1.1 Mbit/s
+
+
+class ChunkSource(Protocol):
+    """Another PC that may have a file, or a part of it."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """Which."""
+        ...
+
+    async def chunk_list(self, name: str) -> bytes:
+        """Return the encoded chunk list of a file; raises ``DaisyError`` if it has none."""
+        ...
+
+    async def chunks_there(self, name: str) -> frozenset[int]:
+        """Return which chunks of it there are."""
+        ...
+
+    async def chunk(self, name: str, index: int) -> bytes:
+        """Return a chunk; raises ``DaisyError`` if it can't."""
+        ...
+
+
+@dataclass(slots=True)
+class PullReport:
+    """What a pull did.
+
+    Attributes:
+        fetched_bytes: Verified bytes that came over the network.
+        set_aside: PCs that were asked nothing more, and why.
+    """
+
+    fetched_bytes: int = 0
+    set_aside: dict[NodeId, str] = field(default_factory=dict)
+
+
+def no_report(verified_bytes: int, num_bytes: int) -> None:
+    """Tell nobody.
+
+    Args:
+        verified_bytes: Not looked at.
+        num_bytes: Not looked at.
+    """
+
+
+class Pulls:
+    """The pulls into one store; a file that is being fetched is not fetched twice."""
+
+    def __init__(
+        self, store: ShardStore, threads: StoreThreads, chunk_deadline_s: float = CHUNK_DEADLINE_S
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            store: Gets the files.
+            threads: For its disk work.
+            chunk_deadline_s: For one answer of a source.
+        """
+        self._store = store
+        self._threads = threads
+        self._deadline_s = chunk_deadline_s
+        self._running: dict[str, asyncio.Lock] = {}
+
+    async def pull(
+        self,
+        name: str,
+        sources: Sequence[ChunkSource],
+        report: Callable[[int, int], None] = no_report,
+    ) -> PullReport:
+        """Fetch a file, or as much of it as is missing.
+
+        Args:
+            name: SHA-256 of the file, in hex.
+            sources: PCs that may have it.
+            report: Told of verified bytes, and of how many there are in all; never goes back
+                while one chunk list holds.
+
+        Raises:
+            ShardCorruptError: Nobody has a whole and right copy; names what each one did.
+
+        Fails with ``StorageError`` if it can't be written, or has no room.
+
+        Thread: the loop's. Cancellation: at once; what is verified stays, for the next time.
+        """
+        lock = self._running.setdefault(name, asyncio.Lock())
+        done = PullReport()
+        async with lock:
+            if await self._threads.call(self._store.has, name):
+                return done
+            for chunks, group in await self._lists(name, sources, done):
+                if await self._pull_from(chunks, group, report, done):
+                    self._running.pop(name, None)
+                    return done
+                for source in group:
+                    done.set_aside.setdefault(source.node_id, "it has only a part of it")
+        told = "; ".join(f"{node_id}: {why}" for node_id, why in sorted(done.set_aside.items()))
+        raise ShardCorruptError(
+            f"No PC has a whole copy of the file {name}: {told or 'there is none to ask'}.",
+            "Import or split the model again on one of them.",
+        )
+
+    async def _lists(
+        self, name: str, sources: Sequence[ChunkSource], done: PullReport
+    ) -> list[tuple[ChunkList, list[ChunkSource]]]:
+        """Return the chunk lists there are, and who gave each; that of the most PCs first."""
+        groups: dict[bytes, tuple[ChunkList, list[ChunkSource]]] = {}
+
+        async def ask(source: ChunkSource) -> None:
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    chunks = decode_chunk_list(await source.chunk_list(name), name)
+            except (DaisyError, TimeoutError) as exc:
+                done.set_aside[source.node_id] = _why(exc)
+            else:
+                groups.setdefault(chunks.encoded(), (chunks, []))[1].append(source)
+
+        async with asyncio.TaskGroup() as tasks:
+            for source in sources:
+                tasks.create_task(ask(source))
+        return sorted(
+            groups.values(), key=lambda group: (-len(group[1]), min(s.node_id for s in group[1]))
+        )
+
+    async def _pull_from(
+        self,
+        chunks: ChunkList,
+        group: Sequence[ChunkSource],
+        report: Callable[[int, int], None],
+        done: PullReport,
+    ) -> bool:
+        """Fetch what is missing from PCs with one chunk list; return whether the file is whole."""
+        name = chunks.sha256
+        missing = await self._threads.call(self._store.begin, chunks)
+        while True:
+            sources = {s.node_id: s for s in group if s.node_id not in done.set_aside}
+            fetch = _Fetch(self, chunks, sources, report, done)
+            if not await fetch.run(missing):
+                if not fetch.has_progressed:
+                    return False
+                # Somebody who is still fetching it too may have more of it by now.
+                missing = await self._threads.call(self._store.missing_chunks, name)
+                continue
+            try:
+                await self._threads.call(self._store.finish, name)
+            except ShardCorruptError as exc:
+                missing = await self._threads.call(self._missing_or_none, name)
+                if missing:  # lost on our own disk: those are fetched again
+                    continue
+                done.set_aside.update(dict.fromkeys(sources, exc.what))
+                return False
+            return True
+
+    def _missing_or_none(self, name: str) -> tuple[int, ...]:
+        try:
+            return self._store.missing_chunks(name)
+        except DaisyError:
+            return ()
+
+    async def ask(self, source: ChunkSource, name: str, index: int) -> bytes:
+        """Ask a PC for one chunk.
+
+        Args:
+            source: Whom to ask.
+            name: SHA-256 of the file, in hex.
+            index: Of the chunk.
+        """
+        async with asyncio.timeout(self._deadline_s):
+            return await source.chunk(name, index)
+
+    async def write(self, name: str, index: int, data: bytes) -> None:
+        """Verify a chunk and write it.
+
+        Args:
+            name: SHA-256 of the file, in hex.
+            index: Of the chunk.
+            data: As it came.
+        """
+        await self._threads.call(self._store.write_chunk, name, index, data)
+
+    async def chunks_there(self, source: ChunkSource, name: str) -> frozenset[int]:
+        """Ask which chunks a PC has; none if it does not answer.
+
+        Args:
+            source: Whom to ask.
+            name: SHA-256 of the file, in hex.
+        """
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await source.chunks_there(name)
+        except (DaisyError, TimeoutError):
+            return frozenset()
+
+
+class _Fetch:
+    """One round over the missing chunks of a file."""
+
+    def __init__(
+        self,
+        pulls: Pulls,
+        chunks: ChunkList,
+        sources: dict[NodeId, ChunkSource],
+        report: Callable[[int, int], None],
+        done: PullReport,
+    ) -> None:
+        self._pulls = pulls
+        self._chunks = chunks
+        self._sources = sources
+        self._report = report
+        self._done = done
+        self._verified = 0
+        self.has_progressed = False
+
+    async def run(self, missing: tuple[int, ...]) -> bool:
+        """Fetch until nothing is missing, or nobody has what is; return which of the two."""
+        self._verified = self._chunks.num_bytes - sum(map(self._chunks.chunk_bytes, missing))
+        self._report(self._verified, self._chunks.num_bytes)
+        asked = [self._pulls.chunks_there(s, self._chunks.sha256) for s in self._sources.values()]
+        there = await asyncio.gather(*asked)
+        schedule = ChunkSchedule(missing, dict(zip(self._sources, there, strict=True)))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._fetch_all(schedule, tasks)
+        except BaseExceptionGroup as group:
+            error = first_of(group)
+            raise error from group
+        self._done.set_aside.update(schedule.set_aside)
+        return schedule.is_complete
+
+    async def _fetch_all(self, schedule: ChunkSchedule, tasks: asyncio.TaskGroup) -> None:
+        running: set[asyncio.Task[None]] = set()
+        while not (schedule.is_complete or schedule.is_stuck):
+            while (request := schedule.take()) is not None:
+                running.add(tasks.create_task(self._fetch(schedule, *request)))
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _fetch(self, schedule: ChunkSchedule, node_id: NodeId, index: int) -> None:
+        name = self._chunks.sha256
+        try:
+            data = await self._pulls.ask(self._sources[node_id], name, index)
+        except (DaisyError, TimeoutError) as exc:
+            schedule.failed(index, _why(exc))
+            return
+        try:
+            await self._pulls.write(name, index, data)
+        except ShardCorruptError as exc:
+            schedule.was_bad(index, exc.what)
+            return
+        schedule.came(index)
+        self.has_progressed = True
+        num_bytes = self._chunks.chunk_bytes(index)
+        self._verified += num_bytes
+        self._done.fetched_bytes += num_bytes
+        self._report(self._verified, self._chunks.num_bytes)
+
+
+def _why(exc: DaisyError | TimeoutError) -> str:
+    return exc.what if isinstance(exc, DaisyError) else "it did not answer in time"

@@ -1,0 +1,169 @@
+"""Folders of shards into a store, and out of it again for a stage process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import ModelFileError, ShardCorruptError
+from engine.models.names import safe_folder_name
+from engine.models.shown_path import shown_path
+from engine.models.storage import storage_errors
+from engine.pool.chunks import chunk_list_of
+from engine.pool.disk import link_or_copy, pieces_of
+from engine.splitter.manifest import (
+    MANIFEST_NAME,
+    MAX_MANIFEST_BYTES,
+    FileEntry,
+    Manifest,
+    decode_manifest,
+    sha256_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.domain import LayerRange
+    from engine.pool.store import ShardStore
+
+
+def import_folder(store: ShardStore, folder: Path) -> str:
+    """Take a folder that ``daisy split`` made into a store; what is there already is not read.
+
+    Args:
+        store: Gets the manifest and every file it names.
+        folder: On this PC; nothing in it is changed.
+
+    Returns:
+        The manifest's SHA-256, its name everywhere.
+
+    Raises:
+        ModelFileError: The manifest can't be read.
+        ShardCorruptError: It is none, or a file is not what it says.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError as exc:
+        raise ModelFileError(f"{shown_path(path)} can't be read: {exc.strerror}.") from exc
+    for entry in decode_manifest(data).files:
+        source = folder / entry.path
+        if not source.is_file():
+            raise ShardCorruptError(f"{shown_path(source)} is missing.")
+        store.add_file(source, entry.sha256)
+    name = sha256_of(data)
+    store.add_file(path, name)
+    return name
+
+
+def stored_manifest(store: ShardStore, manifest_sha256: str) -> Manifest:
+    """Return a manifest out of a store.
+
+    Args:
+        store: Has it.
+        manifest_sha256: Its name.
+
+    Fails with ``ModelNotFoundError`` if it isn't there, ``ShardCorruptError`` if it is none.
+    """
+    with store.object_path(manifest_sha256).open("rb") as file:
+        return decode_manifest(file.read(MAX_MANIFEST_BYTES + 1))
+
+
+def verify_file(store: ShardStore, name: str) -> None:
+    """Hash a whole file of a store again.
+
+    Args:
+        store: Has it.
+        name: SHA-256 of the file, in hex.
+
+    Raises:
+        ShardCorruptError: It changed on the disk; it is no longer in the store.
+    """
+    path = store.object_path(name)
+    with storage_errors(path):
+        found = chunk_list_of(pieces_of(path))
+    if found.sha256 != name:
+        store.remove(name)
+        raise ShardCorruptError(
+            f"The file {name} changed on the disk; it was taken out.",
+            "Load the model again; the file is fetched anew.",
+        )
+
+
+def files_for(manifest: Manifest, layers: LayerRange) -> tuple[FileEntry, ...]:
+    """Return the files a PC needs to run one shard: never another's weights.
+
+    Args:
+        manifest: Of the model.
+        layers: Of the shard.
+
+    Returns:
+        Its IR and weights, the golden vectors at its ends, and, for the first shard, whose PC is
+        the head, tokenizer, template and settings.
+
+    Raises:
+        ShardCorruptError: The manifest has no shard of those layers.
+    """
+    shard = next((shard for shard in manifest.shards if shard.layers == layers), None)
+    if shard is None:
+        raise ShardCorruptError(f"The manifest has no shard of layers {layers}.")
+    files = [shard.xml, shard.weights]
+    if layers.start == 0:
+        files.extend(manifest.text_files)
+    golden = manifest.golden
+    if golden is not None:
+        is_last = layers.stop == manifest.model.num_layers
+        after = golden.logits if is_last else golden.before(layers.stop)
+        files.extend(e for e in (golden.before(layers.start), after) if e is not None)
+    return tuple(files)
+
+
+def lay_out(store: ShardStore, manifest_sha256: str, layers: LayerRange | None = None) -> Path:
+    """Make a folder as the manifest describes it, for a stage process to read.
+
+    Files are hard links into the store, or copies where the volume knows none. A folder that is
+    there already is completed.
+
+    Args:
+        store: Has the manifest and the files.
+        manifest_sha256: The manifest's name.
+        layers: Of the one shard wanted; None for every file.
+
+    Returns:
+        The folder; ``open_shard_folder`` opens it.
+
+    Fails with ``ModelNotFoundError`` if a file isn't in the store, ``ShardCorruptError`` if the
+    manifest gives a file a name that not every PC can hold, or two files one name.
+    """
+    manifest = stored_manifest(store, manifest_sha256)
+    wanted = manifest.files if layers is None else files_for(manifest, layers)
+    _check_paths(wanted)
+    sources = [(entry, store.object_path(entry.sha256)) for entry in wanted]
+    folder = store.paths.folders / manifest_sha256
+    with storage_errors(folder):
+        for entry, source in sources:
+            target = folder / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not _is_same(source, target, entry):
+                link_or_copy(source, target)
+        # Last, so that a folder with a manifest is one to be used.
+        whole = store.object_path(manifest_sha256)
+        link_or_copy(whole, folder / MANIFEST_NAME)
+    return folder
+
+
+def _check_paths(files: tuple[FileEntry, ...]) -> None:
+    paths = [MANIFEST_NAME, *(entry.path for entry in files)]
+    for path in paths:
+        if any(safe_folder_name(part) != part for part in path.split("/")):
+            raise ShardCorruptError(f"The manifest names a file that no PC could hold: {path!r}.")
+    twice = {path for path in paths if paths.count(path) > 1}
+    if twice:
+        raise ShardCorruptError(f"The manifest names two files {min(twice)!r}.")
+
+
+def _is_same(source: Path, target: Path, entry: FileEntry) -> bool:
+    """Return whether the target is a link to the source, or a whole copy of it."""
+    if not target.is_file():
+        return False
+    return target.samefile(source) or target.stat().st_size == entry.num_bytes

@@ -1,0 +1,54 @@
+"""A store's disk work, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_DISK_THREADS = 3  # hashing lets other threads run, and more would only wait for the disk
+
+
+class StoreThreads:
+    """A few threads for calls that wait for the disk; a context manager."""
+
+    def __init__(self, max_threads: int = MAX_DISK_THREADS) -> None:
+        """Start none yet.
+
+        Args:
+            max_threads: Calls that may run at once; more wait.
+        """
+        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="store")
+
+    async def __aenter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for the calls that run; those that wait are not begun."""
+        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function of the store in a thread, and return what it returns.
+
+        Args:
+            function: Such as ``store.serve_chunk``.
+            args: Its arguments.
+            kwargs: Its arguments by name.
+
+        Cancellation: a call that runs goes on to its end, and its result is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))

@@ -1,0 +1,342 @@
+"""Pulling files from PCs that are slow, wrong, or gone, and being killed meanwhile."""
+
+import asyncio
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.errors import ModelNotFoundError, ShardCorruptError, StorageError
+from engine.pool.chunks import CHUNK_BYTES, ChunkList
+from engine.pool.pull import Pulls
+from engine.pool.store import ShardStore
+from engine.pool.store_threads import StoreThreads
+from tests.unit.pool.files import Peer, chunked, pieces, random_bytes
+from tests.unit.pool.pulling_child import write_source
+
+DATA = random_bytes(4 * CHUNK_BYTES + 77, 3)
+CHUNKS = chunked(DATA)
+NAME = CHUNKS.sha256
+CHECKOUT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty store."""
+    return ShardStore(tmp_path / "store")
+
+
+def pull(store, *peers, name=NAME, report=lambda *_: None, deadline_s=10.0):
+    async def run():
+        async with StoreThreads() as threads:
+            return await Pulls(store, threads, deadline_s).pull(name, peers, report)
+
+    return asyncio.run(run())
+
+
+def asked(*peers):
+    return sorted(index for peer in peers for index in peer.asked)
+
+
+def test_a_file_comes_from_all_who_have_it_and_each_chunk_once(store):
+    """Both have work."""
+    a, b = Peer("a", DATA), Peer("b", DATA)
+    done = pull(store, a, b)
+    assert store.object_path(NAME).read_bytes() == DATA
+    assert asked(a, b) == [0, 1, 2, 3, 4]
+    assert a.asked
+    assert b.asked
+    assert done.fetched_bytes == len(DATA)
+    assert done.set_aside == {}
+
+
+def test_a_second_pull_moves_nothing(store):
+    """Nobody is even asked."""
+    pull(store, Peer("a", DATA))
+    peer = Peer("a", DATA)
+    assert pull(store, peer).fetched_bytes == 0
+    assert peer.asked == []
+
+
+def test_progress_is_verified_bytes_and_never_goes_back(store):
+    """From what is there already to all of it; a bad chunk adds nothing."""
+    store.begin(CHUNKS)
+    store.write_chunk(NAME, 3, pieces(DATA)[3])
+    a, b = Peer("a", DATA), Peer("b", DATA)
+    a.bad = {0, 1, 2, 4}
+    told = []
+    done = pull(store, a, b, report=lambda verified, total: told.append((verified, total)))
+    amounts = [verified for verified, _ in told]
+    assert amounts == sorted(amounts)
+    assert (amounts[0], amounts[-1]) == (CHUNK_BYTES, len(DATA))
+    assert {total for _, total in told} == {len(DATA)}
+    assert len(told) == 5
+    assert done.fetched_bytes == len(DATA) - CHUNK_BYTES
+
+
+def test_a_flipped_bit_sets_its_sender_aside_by_name_and_is_fetched_from_another(store):
+    """The file is right all the same."""
+    bad, good = Peer("bad", DATA), Peer("good", DATA)
+    bad.bad = set(range(5))
+    done = pull(store, bad, good)
+    assert store.object_path(NAME).read_bytes() == DATA
+    assert list(done.set_aside) == ["bad"]
+    assert "is not what it should be" in done.set_aside["bad"]
+    assert sorted(good.asked) == [0, 1, 2, 3, 4]
+
+
+def test_pcs_with_a_part_each_make_a_whole(store):
+    """As while several fetch the same file."""
+    done = pull(store, Peer("a", DATA, has={0, 1}), Peer("b", DATA, has={2, 3, 4}))
+    assert store.has(NAME)
+    assert done.set_aside == {}
+
+
+def test_what_another_pc_fetches_meanwhile_is_asked_for_later(store):
+    """It had one chunk at first, and more when that came."""
+    growing = Peer("a", DATA, has={0})
+    growing.after = lambda index: growing.has.add(index + 1)
+    pull(store, growing)
+    assert store.has(NAME)
+    assert growing.asked == [0, 1, 2, 3, 4]
+
+
+def test_what_nobody_has_is_said(store):
+    """And what did come stays."""
+    with pytest.raises(ShardCorruptError, match="a: it has only a part of it"):
+        pull(store, Peer("a", DATA, has={0, 1}))
+    assert store.missing_chunks(NAME) == (2, 3, 4)
+    peer = Peer("b", DATA)
+    pull(store, peer)
+    assert sorted(peer.asked) == [2, 3, 4]
+
+
+def test_a_pc_that_will_not_say_what_it_has_counts_as_having_nothing(store):
+    """The other does the work."""
+
+    class Mute(Peer):
+        async def chunks_there(self, name):
+            raise ModelNotFoundError(f"{name} is gone.")
+
+    mute, good = Mute("a", DATA), Peer("b", DATA)
+    pull(store, mute, good)
+    assert mute.asked == []
+    assert store.has(NAME)
+
+
+def test_nobody_there_and_nobody_who_has_it(store):
+    """Two sentences."""
+    with pytest.raises(ShardCorruptError, match="there is none to ask"):
+        pull(store)
+    with pytest.raises(ShardCorruptError, match="a: a has no file"):
+        pull(store, Peer("a", b"another file"))
+
+
+def test_a_pc_that_does_not_answer_is_waited_for_no_longer_than_the_deadline(store):
+    """At the list, and at a chunk; the other does the work."""
+    silent, slow, good = Peer("silent", DATA), Peer("slow", DATA), Peer("z", DATA)
+    silent.is_silent = True
+    slow.delay_s = 3600
+    done = pull(store, silent, slow, good, deadline_s=0.3)
+    assert store.has(NAME)
+    assert done.set_aside["silent"] == "it did not answer in time"
+    assert sorted(good.asked) == [0, 1, 2, 3, 4]
+
+
+def test_a_pc_that_fails_now_and_then_is_asked_again(store):
+    """And set aside when it fails three times in a row."""
+    flaky = Peer("a", DATA)
+    flaky.failing = 2
+    assert pull(store, flaky).set_aside == {}
+    store.remove(NAME)
+    flaky.failing = 10
+    with pytest.raises(ShardCorruptError, match="a: a can't"):
+        pull(store, flaky)
+
+
+def test_a_chunk_list_that_lies_sets_aside_who_gave_it(store):
+    """Whoever is believed first, the file is right in the end; what agreed is not fetched twice."""
+    liar, honest = Peer("a", DATA), Peer("b", DATA)
+    other = random_bytes(CHUNK_BYTES, 4)
+    lie = ChunkList(1, NAME, CHUNK_BYTES, chunked(other).digests)
+    liar.lists[NAME] = lie.encoded()
+    liar.files[NAME] = other
+    done = pull(store, liar, honest)
+    assert store.object_path(NAME).read_bytes() == DATA
+    assert "another file" in done.set_aside["a"]
+    half_true = msgspec.structs.replace(CHUNKS, digests=CHUNKS.digests[:-32] + bytes(32))
+    store.remove(NAME)
+    liar = Peer("a", DATA)
+    liar.lists[NAME] = half_true.encoded()
+    honest = Peer("b", DATA)
+    done = pull(store, liar, honest)
+    assert list(done.set_aside) == ["a"]
+    assert honest.asked == [4]
+
+
+def test_junk_for_a_chunk_list_sets_its_sender_aside(store):
+    """And more PCs with one list come before fewer."""
+    junk, odd, good, better = (Peer(n, DATA) for n in "abcd")
+    junk.lists[NAME] = b"\xff\xff"
+    odd.lists[NAME] = msgspec.structs.replace(CHUNKS, digests=bytes(5 * 32)).encoded()
+    done = pull(store, junk, odd, good, better)
+    assert list(done.set_aside) == ["a"]
+    assert odd.asked == []
+    assert store.has(NAME)
+
+
+def test_a_chunk_the_disk_lost_is_fetched_again(store):
+    """Before the file gets its name."""
+    peer = Peer("a", DATA)
+
+    def lose(index):
+        if len(peer.asked) == 5 and index == 4:
+            with store.paths.data(NAME).open("r+b") as file:
+                file.write(bytes(10))
+
+    peer.after = lose
+    pull(store, peer)
+    assert store.object_path(NAME).read_bytes() == DATA
+    assert Counter(peer.asked)[0] == 2
+    assert sum(Counter(peer.asked).values()) == 6
+
+
+def test_two_pulls_of_one_file_at_once_fetch_it_once(store):
+    """The second waits, and has it then."""
+    peer = Peer("a", DATA)
+    peer.delay_s = 0.01
+
+    async def run():
+        async with StoreThreads() as threads:
+            pulls = Pulls(store, threads)
+            return await asyncio.gather(*(pulls.pull(NAME, [peer]) for _ in range(5)))
+
+    reports = asyncio.run(run())
+    assert sorted(peer.asked) == [0, 1, 2, 3, 4]
+    assert sum(report.fetched_bytes for report in reports) == len(DATA)
+
+
+def test_a_disk_without_room_is_our_own_error_and_nobody_is_asked_for_a_chunk(tmp_path):
+    """No source is blamed."""
+    store = ShardStore(tmp_path / "small", quota_bytes=CHUNK_BYTES)
+    peer = Peer("a", DATA)
+    with pytest.raises(StorageError, match="too few"):
+        pull(store, peer)
+    assert peer.asked == []
+
+
+def test_a_disk_that_fails_in_between_ends_the_pull(store):
+    """The folder is gone; the error is ours, not the sender's."""
+    peer = Peer("a", DATA)
+    peer.after = lambda _: store.paths.data(NAME).unlink(missing_ok=True)
+    with pytest.raises(StorageError, match="can't be written"):
+        pull(store, peer)
+
+
+def test_a_cancelled_pull_keeps_what_is_verified(store):
+    """And goes on where it was."""
+    peer = Peer("a", DATA)
+    peer.delay_s = 0.02
+
+    async def run():
+        async with StoreThreads() as threads:
+            enough = asyncio.Event()
+            peer.after = lambda _: enough.set() if len(peer.asked) >= 4 else None
+            task = asyncio.ensure_future(Pulls(store, threads).pull(NAME, [peer]))  # noqa: TID251
+            await enough.wait()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    asyncio.run(run())
+    missing = store.missing_chunks(NAME)
+    assert 0 < len(missing) < 5
+    again = Peer("a", DATA)
+    pull(store, again)
+    assert tuple(sorted(again.asked)) == missing
+
+
+def test_the_loop_goes_on_while_the_disk_works(store):
+    """Hashing and writing are in threads: a clock on the loop never stops for long."""
+    gaps = []
+
+    async def tick():
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    threads_seen = set()
+    write = store.write_chunk
+
+    async def run():
+        def recording(*args):
+            threads_seen.add(threading.current_thread().name)
+            write(*args)
+
+        store.write_chunk = recording
+        async with StoreThreads(2) as threads:
+            clock = asyncio.ensure_future(tick())  # noqa: TID251
+            await Pulls(store, threads).pull(NAME, [Peer("a", DATA)])
+            clock.cancel()
+
+    asyncio.run(run())
+    assert gaps
+    assert all(name.startswith("store_") for name in threads_seen)
+    assert len(threads_seen) <= 2
+
+
+def run_and_perhaps_kill(arguments, seconds):
+    """Run the child; kill it after so many seconds from its beginning; return whether it was."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.pool.pulling_child", *arguments],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with child:
+        assert child.stdout.readline() == b"begun\n", child.stderr.read()
+        try:
+            _, errors = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            return True
+        assert child.returncode == 0, errors
+        return False
+
+
+@pytest.mark.processes
+def test_a_pull_that_is_killed_at_any_moment_fetches_at_most_one_chunk_a_file_again(tmp_path):
+    """Twenty kills at random moments of pulls of two files over one link."""
+    source = tmp_path / "source"
+    source.mkdir()
+    files = [random_bytes(8 * CHUNK_BYTES + 5, seed) for seed in (1, 2)]
+    names = write_source(source, files)
+    chooser = random.Random(20)  # noqa: S311 - not for secrets
+    kills = 0
+    while kills < 20:
+        store, log = tmp_path / f"store{kills}", tmp_path / f"log{kills}"
+        kills_here = 0
+        while run_and_perhaps_kill([store, source, log, *names], chooser.uniform(0, 0.35)):
+            kills_here += 1
+        kills += kills_here
+        arrived = Counter(line.split()[0] for line in log.read_text().splitlines())
+        opened = ShardStore(store)
+        assert opened.notes == []
+        for name, data in zip(names, files, strict=True):
+            assert 9 <= arrived[name] <= 9 + kills_here
+            assert opened.object_path(name).read_bytes() == data
+        if kills_here == 0:
+            shutil.rmtree(store)
+            log.unlink()
