@@ -5,7 +5,7 @@ here; it is gone at its goodbye, offline when its lease has run out, and forgott
 time, so nothing lingers. Who should decide is not known here.
 
 Time is the caller's monotonic clock. Where it leaps, this PC slept: nothing could be heard
-meanwhile, so the leap counts against nobody's lease.
+meanwhile, so the leap hardly counts against anybody's lease.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SILENT_AFTER_S = 1.5  # one heartbeat missed
 CLONE_AFTER_S = 2.0  # two starts of one node that overlap for longer are no restart
 STALL_S = 1.0  # the fold is called twice a second; a longer pause means that we were stopped
+STALL_COUNTS_S = 0.25  # as much of it counts, so that leases end however slow the PC is
 FORGET_AFTER_S = 600.0  # an offline PC is shown as long, then no more
 FORGET_GONE_AFTER_S = 60.0  # one that said goodbye
 FORGET_WAY_AFTER_S = 60.0  # an address nothing came from
@@ -167,7 +168,7 @@ def fold(membership: Membership, event: Event, now_s: float) -> Membership:
     """
     pause_s = now_s - membership.last_s
     if pause_s > STALL_S:
-        membership = _later(membership, pause_s)
+        membership = _later(membership, pause_s - STALL_COUNTS_S)
     membership = replace(membership, last_s=now_s)
     match event:
         case Heard():

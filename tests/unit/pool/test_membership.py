@@ -9,6 +9,7 @@ from engine.pool.membership import (
     MAX_LIVES,
     MAX_WAYS,
     SILENT_AFTER_S,
+    STALL_S,
     Event,
     Heard,
     Lease,
@@ -122,6 +123,15 @@ def test_an_overtaken_or_doubled_heartbeat_changes_nothing() -> None:
         watch.hear(beat("a", number, followers=9))
     assert watch.member.life.heartbeat.followers == 2
     assert watch.member.life.heard_s == 100.0
+
+
+def test_a_slow_pc_still_sees_who_is_gone() -> None:
+    watch = Watch()
+    watch.hear(beat("a"))
+    for _ in range(20):
+        watch.now_s += STALL_S + 0.1
+        watch.take(Ticked())
+    assert watch.lease() is Lease.OFFLINE
 
 
 def test_a_leap_of_the_clock_counts_against_nobody() -> None:
