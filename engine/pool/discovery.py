@@ -50,6 +50,10 @@ _TICK_S = 1.0  # how late an announcement that holds no longer may be noticed
 _GATHER_S = 0.05  # records of one answer may come in a few packets
 _MDNS_WITHIN_S = 5.0
 _MAX_CLONES = 8  # that are told; more are somebody's game
+_REPEAT_AFTER_S = (
+    2.0  # the last of three is sent within one, and what comes again too soon is dropped
+)
+_MIN_RETRY_S = 0.5
 _MAX_RETRY_S = 32.0
 
 _logger = logging.getLogger(__name__)
@@ -137,7 +141,7 @@ class Discovery:
         self._is_renewal_due = False
         self._clocks = _read_clocks()
         self._due = _Due()
-        self._retry_s = 1.0
+        self._retry_s = _MIN_RETRY_S
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -184,8 +188,10 @@ class Discovery:
                 await self._drop_mdns()
 
     async def _rest(self) -> None:
+        now_s = time.monotonic()
+        until_due_s = min(self._due.adapters_at_s, self._due.announce_at_s) - now_s
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TICK_S):
+            async with asyncio.timeout(min(_TICK_S, max(0.0, until_due_s))):
                 await self._wake.wait()
                 await asyncio.sleep(_GATHER_S)
         self._wake.clear()
@@ -232,7 +238,7 @@ class Discovery:
             await self._drop_mdns()
         else:
             self.problem = None
-            self._retry_s = 1.0
+            self._retry_s = _MIN_RETRY_S
 
     async def _follow(self, remade: set[str]) -> None:
         """Bring mDNS to the adapters and the announcement there are now."""
@@ -247,6 +253,8 @@ class Discovery:
             await self._mdns.announce(self._announcement, addresses, self._timing.ttl_s)
             await self._mdns.browse()
             self._names.ask_anew()
+            # Others hold on to a replaced address that they heard less than a second before.
+            self._due.announce_at_s = self._clocks.monotonic_s + _REPEAT_AFTER_S
         # After that: on a network it joins, mDNS repeats at once what it was told to announce, and
         # others would hold on to an address that was just repeated.
         await self._mdns.use_addresses(addresses, remade)

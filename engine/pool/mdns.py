@@ -108,6 +108,8 @@ class Mdns:
         """
         if not addresses:
             return
+        for sending in self._sending:
+            sending.cancel()  # else the old is repeated after the new
         is_first = self._info is None
         self._info = AsyncServiceInfo(
             SERVICE_TYPE,

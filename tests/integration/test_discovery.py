@@ -36,9 +36,9 @@ pytestmark = pytest.mark.processes
 
 ROUNDS = int(os.environ.get("DISCOVERY_ROUNDS", "2"))
 STORM_ROUNDS = int(os.environ.get("STORM_ROUNDS", "5"))
-ROUND_S = 0.4 if STORM_ROUNDS == 5 else 1.2  # the long form takes two seconds a round
+ROUND_S = 0.2 if STORM_ROUNDS == 5 else 1.2  # the long form takes two seconds a round
 CHECKOUT = Path(__file__).parents[2]
-QUICK = ("--adapters-every", 0.3, "--announce-every", 0.7, "--ttl", 3)
+QUICK = ("--adapters-every", 0.3, "--announce-every", 0.6, "--ttl", 2)
 START_S = 10.0  # importing on a machine that does other things
 MDNS_CAPTURE = """
 import socket, struct, sys, time
@@ -239,11 +239,11 @@ def test_pcs_of_one_name_are_told_apart_and_no_name_is_on_the_wire(started):
 def test_a_cable_that_was_pulled_and_put_back(started, record_testsuite_property):
     with local_network(2) as network:
         a, b = (
-            started(h, f"n{h.number}", "--ttl", 3, "--announce-every", 1) for h in network.hosts
+            started(h, f"n{h.number}", "--ttl", 2, "--announce-every", 0.6) for h in network.hosts
         )
         eventually(lambda: all_see_all([a, b]), START_S)
         pull_cable(network.hosts[0])
-        eventually(lambda: not a.peers and not b.peers, 3 + 2 + 1)
+        eventually(lambda: not a.peers and not b.peers, 2 + 2 + 1)
         put_cable_back(network.hosts[0])
         began = time.monotonic()
         eventually(lambda: all_see_all([a, b]), 10.0)
@@ -282,7 +282,7 @@ def test_a_pc_on_two_networks_is_one_pc_and_stays_one_when_one_ends(started):
         pull_cable(network.hosts[0], "eth0")
         eventually(lambda: sees(b, a, "10.83.0.30"), 5.0)
         num = len(b.of("appeared"))
-        time.sleep(2.5)  # the address that was cut does not come and go
+        time.sleep(1.6)  # the address that was cut does not come and go
         assert len(b.of("appeared")) == num
         assert not b.of("vanished")
 
@@ -354,14 +354,14 @@ def test_who_leaves_is_gone_at_once_and_who_is_killed_when_his_word_ends(
         goodbye_s = staying.last("vanished", "n1") - began
         killed.kill()
         began = time.monotonic()
-        eventually(lambda: not staying.peers, 3 + 1.5)
+        eventually(lambda: not staying.peers, 2 + 1.5)
         ttl_s = staying.last("vanished", "n2") - began
-        record_testsuite_property("vanished_s", {"goodbye": goodbye_s, "ttl of 3 s": ttl_s})
+        record_testsuite_property("vanished_s", {"goodbye": goodbye_s, "ttl of 2 s": ttl_s})
 
 
 def test_after_sleep_it_is_announced_again_at_once(started):
     with local_network(2) as network:
-        options = ("--ttl", 3, "--announce-every", 60, "--slept-after", 2.5)
+        options = ("--ttl", 2, "--announce-every", 60, "--slept-after", 2.0)
         a = started(network.hosts[0], "n1", *options)
         b = started(network.hosts[1], "n2", *QUICK)
         eventually(lambda: sees(b, a), START_S)
@@ -411,14 +411,14 @@ def test_what_is_announced_can_be_changed(started):
         eventually(lambda: b.of("appeared")[-1]["flags"] == ["busy"], 3.0)
         a.say("joinable")  # once more what it was a moment ago
         eventually(lambda: b.of("appeared")[-1]["flags"] == ["joinable"], 3.0)
-        time.sleep(2.0)
+        time.sleep(1.6)
         assert b.of("appeared")[-1]["flags"] == ["joinable"]
         assert not b.of("vanished")
 
 
 def test_a_peer_given_by_hand_is_tried_unless_mdns_sees_it(started):
     with local_network(2) as network:
-        peers = ("--peer", "10.83.0.2:7420", "--peer", "nobody.example:1")
+        peers = ("--adapters-every", 0.3, "--peer", "10.83.0.2:7420", "--peer", "nobody.example:1")
         a, b = (started(h, f"n{h.number}", *peers) for h in network.hosts)
         eventually(lambda: all_see_all([a, b]), START_S)
         tried = [e["address"] for e in a.of("candidate")]
@@ -445,14 +445,19 @@ def test_hostile_announcements_are_ignored_with_a_reason(started):
         network.hosts[1].close()
 
 
+def settled(node: Node) -> dict[str, Any]:
+    """What is in use once nothing is being sent: the main task, and one each to run and to tell."""
+    return eventually(lambda: (usage := node.usage())["tasks"] == 3 and usage, 3.0, 0.2)
+
+
 def storm_round(host: Host, number: int) -> None:
     """Do to one PC what docks, routers, containers and VPNs do."""
     pull_cable(host)
     add_what_no_peer_can_reach(host)
-    time.sleep(0.3)
+    time.sleep(0.2)
     put_cable_back(host)
     change_address(host, f"10.83.{number % 200 + 1}.1")
-    time.sleep(0.3)
+    time.sleep(0.2)
     remove_what_no_peer_can_reach(host)
     switch_off(host)
     switch_on(host)
@@ -475,17 +480,14 @@ def test_a_storm_of_changes_leaves_nothing_behind(started, record_testsuite_prop
         eventually(lambda: sees(b, a) and sees(b, c), START_S)
         storm_round(stormy, 0)  # what is made once is made now
         eventually(lambda: sees(b, a) and sees(b, c), 10.0)
-        before = [node.usage() for node in (a, b, c)]
+        before = [settled(node)["fds"] for node in (a, b, c)]
         for number in range(1, STORM_ROUNDS + 1):
             storm_round(stormy, number)
         up_at_s = time.monotonic()
         eventually(lambda: sees(b, a) and sees(b, c) and sees(a, b) and sees(c, b), 10.0)
         seen_s = time.monotonic() - up_at_s
-        time.sleep(1.5)  # sends that were under way
-        after = [node.usage() for node in (a, b, c)]
+        assert [settled(node)["fds"] for node in (a, b, c)] == before
         record_testsuite_property("storm", {"rounds": STORM_ROUNDS, "seen_s": seen_s})
-        for was, now in zip(before, after, strict=True):
-            assert (now["fds"], now["tasks"]) == (was["fds"], was["tasks"])
         for node in (a, c):
             assert {name for e in node.of("adapters") for name in e["used"]} <= {"eth0"}
         announced = {address for e in b.of("appeared") for address in e["addresses"]}
