@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import ModelNotFoundError, ShardCorruptError
 from engine.models.storage import storage_errors
@@ -11,10 +13,48 @@ from engine.pool.chunks import CHUNK_BYTES, ChunkBitmap, ChunkList, checked_name
 from engine.pool.disk import flush_file, flush_folder, pieces_of, read_at, write_at, write_whole
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
+    from pathlib import Path
 
     from engine.pool.disk import StorePaths
+
+
+class _RunningHash:
+    """The SHA-256 of a file from its beginning up to the first chunk that is missing.
+
+    It goes on while chunks come, so that little is left to hash when the last one is there.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._num_hashed = 0
+        self._turn = threading.Lock()
+
+    def go_on(self, path: Path, bitmap: ChunkBitmap) -> None:
+        """Hash what can be hashed, unless another thread is at it."""
+        if self._turn.acquire(blocking=False):
+            try:
+                self._hash_on(path, bitmap)
+            finally:
+                self._turn.release()
+
+    def whole(self, path: Path, bitmap: ChunkBitmap) -> str:
+        """Return the hash of a file of which every chunk is there, in hex."""
+        with self._turn:
+            self._hash_on(path, bitmap)
+            return self._hash.hexdigest()
+
+    def _hash_on(self, path: Path, bitmap: ChunkBitmap) -> None:
+        with path.open("rb") as file:
+            while self._num_hashed in bitmap:
+                self._hash.update(read_at(file, self._num_hashed))
+                self._num_hashed += 1
+
+
+class _Incoming(NamedTuple):
+    chunks: ChunkList
+    bitmap: ChunkBitmap
+    running_hash: _RunningHash
 
 
 class IncomingFiles:
@@ -33,7 +73,7 @@ class IncomingFiles:
         """
         self._paths = paths
         self._lock = lock
-        self._begun: dict[str, tuple[ChunkList, ChunkBitmap]] = {}
+        self._begun: dict[str, _Incoming] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._begun
@@ -44,7 +84,7 @@ class IncomingFiles:
         Args:
             name: Of a file that was begun.
         """
-        return self._state(name)[0]
+        return self._state(name).chunks
 
     def missing(self, name: str) -> tuple[int, ...]:
         """Return the chunks that are not there, ascending.
@@ -52,7 +92,7 @@ class IncomingFiles:
         Args:
             name: Of a file that was begun.
         """
-        return self._state(name)[1].missing()
+        return self._state(name).bitmap.missing()
 
     def read(self, name: str, index: int) -> bytes:
         """Return a chunk that is there.
@@ -64,7 +104,7 @@ class IncomingFiles:
         Raises:
             ModelNotFoundError: It is not there yet, or the disk lost it.
         """
-        chunks, bitmap = self._state(name)
+        chunks, bitmap, _ = self._state(name)
         if index in bitmap:
             with storage_errors(self._paths.root), self._paths.data(name).open("rb") as file:
                 data = read_at(file, index)
@@ -77,7 +117,7 @@ class IncomingFiles:
         with self._lock:
             return sum(
                 chunks.chunk_bytes(index)
-                for chunks, bitmap in self._begun.values()
+                for chunks, bitmap, _ in self._begun.values()
                 for index in bitmap.missing()
             )
 
@@ -95,7 +135,7 @@ class IncomingFiles:
             except (OSError, ShardCorruptError):
                 bitmap = self._found_by_hashing(chunks)
                 self._paths.bitmap(name).write_bytes(bitmap.encoded())
-            self._begun[name] = (chunks, bitmap)
+            self._begun[name] = _Incoming(chunks, bitmap, _RunningHash())
 
     def begin(self, chunks: ChunkList, require_room: Callable[[int], None]) -> tuple[int, ...]:
         """Begin a file, or go on with it under the same chunk list or another.
@@ -110,10 +150,9 @@ class IncomingFiles:
         name = chunks.sha256
         with self._lock:
             begun = self._begun.get(name)
-            if begun is None or begun[0] != chunks:
+            if begun is None or begun.chunks != chunks:
                 data = self._paths.data(name)
-                if begun is None:
-                    require_room(chunks.num_bytes)
+                require_room(chunks.num_bytes - (0 if begun is None else begun.chunks.num_bytes))
                 write_whole(self._paths.chunk_list(name), chunks.encoded())
                 with data.open("ab") as file:
                     file.truncate(chunks.num_bytes)
@@ -121,8 +160,8 @@ class IncomingFiles:
                 if begun is not None:
                     bitmap = self._found_by_hashing(chunks)
                 self._paths.bitmap(name).write_bytes(bitmap.encoded())
-                self._begun[name] = (chunks, bitmap)
-            return self._begun[name][1].missing()
+                self._begun[name] = _Incoming(chunks, bitmap, _RunningHash())
+            return self._begun[name].bitmap.missing()
 
     def write(self, name: str, index: int, data: bytes) -> None:
         """Verify a chunk, write it, and only then set its bit.
@@ -135,18 +174,20 @@ class IncomingFiles:
         Raises:
             ShardCorruptError: It is not that chunk; nothing was written.
         """
-        chunks, bitmap = self._state(name)
-        if not chunks.matches(index, data):
+        state = self._state(name)
+        if not state.chunks.matches(index, data):
             raise ShardCorruptError(f"Chunk {index} of {name} is not what it should be.")
         write_at(self._paths.data(name), index * CHUNK_BYTES, data)
         with self._lock:
-            if self._begun.get(name, (None, None))[1] is bitmap:
-                bitmap.add(index)
-                bits = bitmap.encoded()[index // 8 : index // 8 + 1]
-                write_at(self._paths.bitmap(name), index // 8, bits)
+            if self._begun.get(name) is not state:
+                return  # another list counts now
+            state.bitmap.add(index)
+            bits = state.bitmap.encoded()[index // 8 : index // 8 + 1]
+            write_at(self._paths.bitmap(name), index // 8, bits)
+        state.running_hash.go_on(self._paths.data(name), state.bitmap)
 
     def finish(self, name: str) -> None:
-        """Hash a file of which every chunk is there, and give it its name.
+        """Hash a file of which every chunk is there, and give it its name; for one thread.
 
         Args:
             name: Of a file that was begun.
@@ -156,12 +197,11 @@ class IncomingFiles:
                 now. Or every chunk is as listed and yet it is another file: the list is wrong,
                 and the file is no longer begun.
         """
-        chunks, bitmap = self._state(name)
+        chunks, bitmap, running_hash = self._state(name)
         if bitmap.missing():
             raise ShardCorruptError(f"{len(bitmap.missing())} chunks of {name} are missing.")
-        found = chunk_list_of(pieces_of(self._paths.data(name)))
-        if found.sha256 != name:
-            self._forget_lost(chunks, found)
+        if running_hash.whole(self._paths.data(name), bitmap) != name:
+            self._forget_lost(chunks, chunk_list_of(pieces_of(self._paths.data(name))))
         flush_file(self._paths.data(name))  # may take long; nobody has to wait for it
         with self._lock:
             self._paths.data(name).replace(self._paths.whole(name))
@@ -179,7 +219,7 @@ class IncomingFiles:
             self._paths.data(name).unlink(missing_ok=True)
             self._paths.bitmap(name).unlink(missing_ok=True)
 
-    def _state(self, name: str) -> tuple[ChunkList, ChunkBitmap]:
+    def _state(self, name: str) -> _Incoming:
         try:
             return self._begun[checked_name(name)]
         except KeyError:
@@ -210,6 +250,6 @@ class IncomingFiles:
                 self.drop(name)
                 self._paths.chunk_list(name).unlink(missing_ok=True)
                 raise ShardCorruptError(f"The chunk list of {name} is that of another file.")
-            self._begun[name] = (chunks, bitmap)
+            self._begun[name] = _Incoming(chunks, bitmap, _RunningHash())
             self._paths.bitmap(name).write_bytes(bitmap.encoded())
         raise ShardCorruptError(f"{len(lost)} chunks of {name} were lost on the disk.")

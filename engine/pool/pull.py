@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from engine.errors import DaisyError, ShardCorruptError, first_of
+from engine.errors import DaisyError, RemoteProtocolError, ShardCorruptError, first_of
 from engine.pool.chunk_schedule import ChunkSchedule
 from engine.pool.chunks import decode_chunk_list
 
@@ -92,6 +92,7 @@ class Pulls:
         name: str,
         sources: Sequence[ChunkSource],
         report: Callable[[int, int], None] = no_report,
+        num_bytes: int | None = None,
     ) -> PullReport:
         """Fetch a file, or as much of it as is missing.
 
@@ -100,6 +101,7 @@ class Pulls:
             sources: PCs that may have it.
             report: Told of verified bytes, and of how many there are in all; never goes back
                 while one chunk list holds.
+            num_bytes: Of the file, as its manifest says; whoever gives another is set aside.
 
         Raises:
             ShardCorruptError: Nobody has a whole and right copy; names what each one did.
@@ -113,7 +115,7 @@ class Pulls:
         async with lock:
             if await self._threads.call(self._store.has, name):
                 return done
-            for chunks, group in await self._lists(name, sources, done):
+            for chunks, group in await self._lists(name, sources, num_bytes, done):
                 if await self._pull_from(chunks, group, report, done):
                     self._running.pop(name, None)
                     return done
@@ -126,7 +128,11 @@ class Pulls:
         )
 
     async def _lists(
-        self, name: str, sources: Sequence[ChunkSource], done: PullReport
+        self,
+        name: str,
+        sources: Sequence[ChunkSource],
+        num_bytes: int | None,
+        done: PullReport,
     ) -> list[tuple[ChunkList, list[ChunkSource]]]:
         """Return the chunk lists there are, and who gave each; that of the most PCs first."""
         groups: dict[bytes, tuple[ChunkList, list[ChunkSource]]] = {}
@@ -135,6 +141,10 @@ class Pulls:
             try:
                 async with asyncio.timeout(self._deadline_s):
                     chunks = decode_chunk_list(await source.chunk_list(name), name)
+                if num_bytes is not None and chunks.num_bytes != num_bytes:
+                    raise RemoteProtocolError(
+                        f"its file {name} has {chunks.num_bytes} bytes instead of {num_bytes}"
+                    )
             except (DaisyError, TimeoutError) as exc:
                 done.set_aside[source.node_id] = _why(exc)
             else:

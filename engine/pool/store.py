@@ -10,8 +10,9 @@
 A chunk is verified, written at its place, and only then its bit is set. Nothing is flushed while
 chunks come: a killed process loses at most the chunk it was writing, because what it wrote is the
 system's already. If the power fails, a bit may be on the disk whose chunk is not; the hash of the
-whole file finds that before the file gets its name, and those chunks are fetched again. The
-file is flushed, then renamed, then its folder is flushed: an object is whole or not there.
+whole file, which is read from the disk after a restart, finds that before the file gets its name,
+and those chunks are fetched again. The file is flushed, then renamed, then its folder is
+flushed: an object is whole or not there.
 """
 
 from __future__ import annotations

@@ -194,19 +194,32 @@ def test_junk_for_a_chunk_list_sets_its_sender_aside(store):
 
 
 def test_a_chunk_the_disk_lost_is_fetched_again(store):
-    """Before the file gets its name."""
+    """As after a power failure: before the file gets its name, and nothing else with it."""
+    store.begin(CHUNKS)
+    for index in range(4):
+        store.write_chunk(NAME, index, pieces(DATA)[index])
+    with store.paths.data(NAME).open("r+b") as file:
+        file.write(bytes(10))
+    store = ShardStore(store.paths.root)
     peer = Peer("a", DATA)
-
-    def lose(index):
-        if len(peer.asked) == 5 and index == 4:
-            with store.paths.data(NAME).open("r+b") as file:
-                file.write(bytes(10))
-
-    peer.after = lose
     pull(store, peer)
     assert store.object_path(NAME).read_bytes() == DATA
-    assert Counter(peer.asked)[0] == 2
-    assert sum(Counter(peer.asked).values()) == 6
+    assert peer.asked == [4, 0]
+
+
+def test_a_list_with_another_size_than_the_manifests_is_not_believed(store):
+    """However large it says the file is, no room is looked for."""
+    huge = ChunkList(1, NAME, 2**38, bytes(2**16 * 32))
+    liar, honest = Peer("a", DATA), Peer("b", DATA)
+    liar.lists[NAME] = huge.encoded()
+
+    async def run():
+        async with StoreThreads() as threads:
+            return await Pulls(store, threads).pull(NAME, [liar, honest], num_bytes=len(DATA))
+
+    done = asyncio.run(run())
+    assert done.set_aside == {"a": f"its file {NAME} has {2**38} bytes instead of {len(DATA)}"}
+    assert store.has(NAME)
 
 
 def test_two_pulls_of_one_file_at_once_fetch_it_once(store):

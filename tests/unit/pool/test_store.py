@@ -129,6 +129,7 @@ def test_a_chunk_the_disk_lost_is_found_before_the_file_is_whole(store, root):
     with (root / "partial" / f"{NAME}.data").open("r+b") as file:
         file.seek(CHUNK_BYTES)
         file.write(bytes(1000))
+    store = ShardStore(root)
     with pytest.raises(ShardCorruptError, match=r"1 chunks of .* lost"):
         store.finish(NAME)
     assert store.missing_chunks(NAME) == (1,)
