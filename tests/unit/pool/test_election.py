@@ -4,6 +4,7 @@ import pytest
 
 from engine.domain import NodeId
 from engine.errors import LocalProtocolError
+from engine.messages.pool import Heartbeat, Preference, Term
 from engine.pool.actions import (
     Action,
     Announce,
@@ -26,9 +27,8 @@ from engine.pool.election import (
     begin,
     step,
 )
-from engine.pool.heartbeat import LEASE_S, Heartbeat, Preference
+from engine.pool.heartbeat import LEASE_S
 from engine.pool.office import Observed
-from engine.pool.terms import Term
 from tests.unit.pool.beats import beat, follower, leader, term
 
 ME = NodeId("me")
@@ -102,6 +102,7 @@ def test_a_node_that_hears_nobody_claims_when_it_has_listened() -> None:
     assert node.election.coordinator is None
     assert node.write() == [BecameCoordinator(own(1)), Announce()]
     assert node.election.is_in_office
+    assert node.election.vouches
 
 
 def test_nothing_is_announced_before_it_is_written() -> None:
@@ -304,6 +305,7 @@ def test_it_claims_above_a_newer_term_with_fewer_followers() -> None:
     assert node.election.is_in_office  # and says so until it is written
     assert node.see(rival, follower("b", 1, of="me")) == []
     assert node.write() == [SteppedDown(own(1)), BecameCoordinator(own(6)), Announce()]
+    assert (node.election.vouches, node.election.followers) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -460,10 +462,13 @@ def test_an_abandoned_write_that_fails_is_nothing() -> None:
 
 
 def test_an_older_term_written_late_ends_the_office_it_overtakes() -> None:
-    node = in_office()
-    node.see(leader("a", 5, followers=1))
-    node.see(leader("b", 6, followers=1))
+    node = in_office(beat("c"))
+    c = follower("c", 1, of="me")
+    node.see(leader("a", 5, followers=2), c)
+    node.see(leader("b", 6, followers=2), c)
+    assert (node.election.vouches, node.election.followers) == (True, 1)
     assert node.take(Written(term(5, "a"))) == [SteppedDown(own(1)), Announce()]
+    assert (node.election.vouches, node.election.followers) == (False, 0)
     assert node.write() == [Following(NodeId("b"), term(6, "b")), Announce()]
 
 
