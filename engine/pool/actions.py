@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from engine.domain import NodeId
-from engine.pool.terms import Term
+from engine.messages.pool import Term
 
 
 class Persist(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from engine.domain import NodeId
 from engine.errors import LocalProtocolError
+from engine.messages.pool import Term
 from engine.pool.actions import (
     Action,
     Announce,
@@ -49,7 +50,7 @@ from engine.pool.office import (
     standing,
     standing_of,
 )
-from engine.pool.terms import Term, is_older
+from engine.pool.terms import is_older
 
 LISTEN_S = 2.0  # after a start or a pause: discovery takes up to 1.2 s
 STAGGER_S = 1.0  # between one rank's claim and the next one's

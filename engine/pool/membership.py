@@ -17,7 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.domain import NodeId
-from engine.pool.heartbeat import LEASE_S, MAX_NODES, Heartbeat, Versions
+from engine.messages.pool import Heartbeat, Versions
+from engine.pool.heartbeat import LEASE_S, MAX_NODES
 from engine.pool.peer_address import PeerAddress
 
 if TYPE_CHECKING:

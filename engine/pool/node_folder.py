@@ -15,8 +15,8 @@ import msgspec
 
 from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
+from engine.messages.pool import Term
 from engine.pool.disk import write_whole
-from engine.pool.terms import Term
 
 if TYPE_CHECKING:
     from pathlib import Path

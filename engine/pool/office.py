@@ -10,8 +10,8 @@ from typing import TypeAlias
 import msgspec
 
 from engine.domain import NodeId
-from engine.pool.heartbeat import Heartbeat, Preference, Rank, rank
-from engine.pool.terms import Term
+from engine.messages.pool import Heartbeat, Preference, Term
+from engine.pool.heartbeat import Rank, rank
 
 
 class Observed(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from engine.domain import NodeId
+from engine.messages.pool import Heartbeat, Preference, Versions
 from engine.pool.actions import Action, Announce
 from engine.pool.election import (
     Election,
@@ -24,15 +25,15 @@ from engine.pool.election import (
     begin,
     step,
 )
-from engine.pool.heartbeat import HEARTBEAT_EVERY_S, Heartbeat, Preference, Versions
+from engine.pool.heartbeat import HEARTBEAT_EVERY_S
 from engine.pool.membership import Heard, Left, Membership, Refused, Ticked, alive, fold, gone
 from engine.pool.office import Observed
 from engine.pool.terms import Fence
 
 if TYPE_CHECKING:
+    from engine.messages.pool import Term
     from engine.pool.membership import Event
     from engine.pool.peer_address import PeerAddress
-    from engine.pool.terms import Term
 
 TICK_EVERY_S = 0.25  # how often ``tick`` is to be called; a lost lease is seen as late as this
 

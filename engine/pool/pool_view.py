@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.domain import NodeId
-from engine.pool.heartbeat import LEASE_S, Heartbeat
+from engine.messages.pool import Heartbeat
+from engine.pool.heartbeat import LEASE_S
 from engine.pool.membership import Double, Lease, Stranger, Way, alive
 
 if TYPE_CHECKING:
-    from engine.pool.heartbeat import Versions
+    from engine.messages.pool import Versions
     from engine.pool.membership import Member, Membership
 
 

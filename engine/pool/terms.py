@@ -7,29 +7,12 @@ two PCs run with one identity or a data folder was lost.
 
 from __future__ import annotations
 
-import msgspec
+from typing import TYPE_CHECKING
 
-from engine.domain import NodeId
 from engine.errors import LocalProtocolError
 
-
-class Term(msgspec.Struct, frozen=True, order=True):
-    """One coordinator's time in office; ordered by counter, then claimant, then incarnation."""
-
-    counter: int  # from 1
-    claimant: NodeId
-    incarnation: int  # of the claimant: the random number of its start
-
-    def __str__(self) -> str:
-        return f"{self.counter}/{self.claimant}"
-
-
-class Stamp(msgspec.Struct, frozen=True):
-    """What every command of a coordinator carries: on whose authority it is given."""
-
-    pool_id: str
-    term: Term
-    sender: NodeId
+if TYPE_CHECKING:
+    from engine.messages.pool import Stamp, Term
 
 
 def is_older(term: Term | None, than: Term | None) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.pool.heartbeat import Preference, Versions
+from engine.messages.pool import Preference, Versions
 from engine.pool.membership import Lease
 from engine.pool.pool_view import view
 from tests.simulation.world import VERSIONS, Network, World

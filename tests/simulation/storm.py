@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from engine.pool.heartbeat import HEARTBEAT_EVERY_S, LEASE_S, Preference
+from engine.messages.pool import Preference
+from engine.pool.heartbeat import HEARTBEAT_EVERY_S, LEASE_S
 from engine.pool.membership import Lease
 from engine.pool.pool_view import view
 from tests.simulation.world import TICK_EVERY_S, BreachError, Process, World

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import LocalProtocolError
+from engine.messages.pool import Term
 from engine.pool import election, office
-from engine.pool.terms import Fence, Term
+from engine.pool.terms import Fence
 from tests.simulation.storm import links_that_stay_cut, sides, weather
 from tests.simulation.world import BreachError, Process, World
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.domain import NodeId
+from engine.messages.pool import Heartbeat, Preference, Stamp, Term, Versions
 from engine.pool.actions import (
     BecameCoordinator,
     CoordinatorLost,
@@ -21,10 +22,9 @@ from engine.pool.actions import (
     SteppedDown,
 )
 from engine.pool.election import State
-from engine.pool.heartbeat import Heartbeat, Preference, Versions
 from engine.pool.participant import Broadcast, Identity, Output, Participant
 from engine.pool.peer_address import PeerAddress
-from engine.pool.terms import Fence, Stamp, Term, is_older
+from engine.pool.terms import Fence, is_older
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from engine.domain import NodeId
-from engine.pool.heartbeat import Heartbeat, Preference, Versions
-from engine.pool.terms import Term
+from engine.messages.pool import Heartbeat, Preference, Term, Versions
 
 VERSIONS = Versions(product="1.0", protocol=1, shard_format=1)
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from engine.pool.heartbeat import Heartbeat, Preference, memory_step, rank, uptime_step
+from engine.messages.pool import Heartbeat, Preference
+from engine.pool.heartbeat import memory_step, rank, uptime_step
 from tests.unit.pool.beats import beat, leader
 
 GIB = 1 << 30

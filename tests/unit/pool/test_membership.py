@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from engine.domain import NodeId
-from engine.pool.heartbeat import LEASE_S, MAX_NODES, Heartbeat, Versions
+from engine.messages.pool import Heartbeat, Versions
+from engine.pool.heartbeat import LEASE_S, MAX_NODES
 from engine.pool.membership import (
     FORGET_AFTER_S,
     FORGET_GONE_AFTER_S,

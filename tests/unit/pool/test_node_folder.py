@@ -9,8 +9,8 @@ import pytest
 
 from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
+from engine.messages.pool import Term
 from engine.pool.node_folder import NodeFolder, read_reach
-from engine.pool.terms import Term
 
 
 def test_a_node_is_the_same_after_a_restart_and_its_term_stays(tmp_path):

@@ -4,12 +4,12 @@ import pytest
 
 from engine.domain import NodeId
 from engine.errors import LocalProtocolError
+from engine.messages.pool import Heartbeat, Preference, Stamp, Term
 from engine.pool.actions import BecameCoordinator, CoordinatorLost, Following, Persist, SteppedDown
 from engine.pool.election import LISTEN_S, STAND_BACK_S, State
-from engine.pool.heartbeat import HEARTBEAT_EVERY_S, LEASE_S, Heartbeat, Preference
+from engine.pool.heartbeat import HEARTBEAT_EVERY_S, LEASE_S
 from engine.pool.participant import TICK_EVERY_S, Broadcast, Identity, Output, Participant
 from engine.pool.peer_address import PeerAddress
-from engine.pool.terms import Stamp, Term
 from tests.unit.pool.beats import VERSIONS, leader, term
 
 ME = NodeId("me")

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from engine.domain import NodeId
-from engine.pool.heartbeat import MAX_NODES, Versions
+from engine.messages.pool import Versions
+from engine.pool.heartbeat import MAX_NODES
 from engine.pool.membership import Heard, Lease, Left, Membership, Refused, fold
 from engine.pool.peer_address import PeerAddress
 from engine.pool.pool_view import Mismatch, OneWayLink, PoolView, view

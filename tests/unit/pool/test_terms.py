@@ -6,7 +6,8 @@ import pytest
 
 from engine.domain import NodeId
 from engine.errors import LocalProtocolError
-from engine.pool.terms import Fence, Stamp, Term, is_older
+from engine.messages.pool import Stamp, Term
+from engine.pool.terms import Fence, is_older
 
 
 def stamp(term: Term, pool_id: str = "pool", sender: str | None = None) -> Stamp:
