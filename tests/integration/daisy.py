@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from engine.cli.main import main
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -73,6 +75,14 @@ def daisy(
         out, err = process.communicate(typed, timeout=120)
         seconds = time.monotonic() - began
     return Ended(process.returncode, out.decode(), err.decode(), seconds)
+
+
+def daisy_here(*words: object, data: Path, capfd) -> Ended:
+    """Run one command in this process, where many are to be tried and none loads a model."""
+    began = time.monotonic()
+    status = main([*map(str, words), "--data", str(data)])
+    out, err = capfd.readouterr()
+    return Ended(status, out, err, time.monotonic() - began)
 
 
 @contextmanager

@@ -7,16 +7,19 @@ import os
 import re
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from engine.cli.preparation import Division
 from engine.models.files import open_folder
 from engine.models.settings import read_settings
 from engine.models.tokenizer import load_tokenizer
 from engine.models.unsplit import generate_greedy
 from tests.integration.daisy import C_LOCALE, daisy, refused
+from tests.integration.pool import shards
 
 pytestmark = pytest.mark.processes
 
@@ -47,13 +50,17 @@ def expected(talking):
 # ---- names (K28) and links (K29) ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_model_in_a_folder_of_any_name_answers(name, talking, expected, tmp_path):
-    model = Path(shutil.copytree(talking, named(tmp_path, name)))
-    ended = daisy(*RAW, "--model", model, data=named(tmp_path, f"{name[:40]} data"))
-    assert ended.status == 0, ended.out
-    assert ended.token_ids == expected
-    assert ended.one("accepted")["prompt_tokens"] == 2
+def test_a_model_in_a_folder_of_any_name_answers(talking, expected, tmp_path):
+    def answer(name):
+        model = Path(shutil.copytree(talking, named(tmp_path, name)))
+        return name, daisy(*RAW, "--model", model, data=named(tmp_path, f"{name[:40]} data"))
+
+    assert len(FOLDERS) == 9
+    with ThreadPoolExecutor(max_workers=2) as pool:  # each takes two seconds of a core
+        for name, ended in pool.map(answer, FOLDERS):
+            assert ended.status == 0, (name, ended.out)
+            assert ended.token_ids == expected, name
+            assert ended.one("accepted")["prompt_tokens"] == 2
 
 
 def test_any_name_under_any_locale(talking, expected, tmp_path):
@@ -116,16 +123,16 @@ def test_a_link_out_of_the_folder_is_followed(talking, expected, tmp_path):
 def test_a_model_that_changed_is_split_anew(talking, tmp_path):
     # Shards made before are used again only for the very same files.
     model = Path(shutil.copytree(talking, tmp_path / "model"))
-    words = (*RAW, "--model", model)
-    first = daisy(*words, data=tmp_path / "data")
-    second = daisy(*words, data=tmp_path / "data")
-    assert "Cutting" in {e.get("phase") for e in first.events}
-    assert "Cutting" not in {e.get("phase") for e in second.events}
+    division, data = Division(num_stages=2), tmp_path / "data"
+    first, second = shards(model, division, data), shards(model, division, data)
+    assert first.path == second.path
     settings = model / "generation_config.json"
     settings.write_text('{"eos_token_id": 5}', encoding="utf-8")
-    third = daisy(*words, data=tmp_path / "data")
-    assert "Cutting" in {e.get("phase") for e in third.events}
-    assert first.token_ids == second.token_ids == third.token_ids
+    third = shards(model, division, data)
+    assert third.path != first.path
+    assert 5 in third.manifest.model.eos_token_ids
+    assert 5 not in first.manifest.model.eos_token_ids
+    assert shards(model, Division(cuts=(1,)), data).path not in {first.path, third.path}
 
 
 # ---- own files beside the embedded model (K02, K16) ----------------------------------------------

@@ -8,7 +8,15 @@ import time
 import pytest
 
 from engine.pipeline.shard_folder import open_shard_folder
-from tests.integration.daisy import daisy, family, interrupt, refused, started, wait_gone
+from tests.integration.daisy import (
+    daisy,
+    daisy_here,
+    family,
+    interrupt,
+    refused,
+    started,
+    wait_gone,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -83,8 +91,11 @@ def test_a_folder_that_exists_is_not_touched(talking, own_data, tmp_path):
         (["--bogus"], 2, ["--bogus"]),
     ],
 )
-def test_a_division_that_can_not_be_is_refused(how, status, words, talking, own_data, tmp_path):
-    ended = daisy("split", talking, "--out", tmp_path / "shards", *how, data=own_data)
+def test_a_division_that_can_not_be_is_refused(
+    how, status, words, talking, own_data, tmp_path, capfd
+):
+    out = tmp_path / "shards"
+    ended = daisy_here("split", talking, "--out", out, *how, data=own_data, capfd=capfd)
     refused(ended, status, *words)
     assert not list(tmp_path.iterdir())
 
