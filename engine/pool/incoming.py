@@ -45,10 +45,11 @@ class _RunningHash:
             return self._hash.hexdigest()
 
     def _hash_on(self, path: Path, bitmap: ChunkBitmap) -> None:
-        with path.open("rb") as file:
-            while self._num_hashed in bitmap:
+        while self._num_hashed in bitmap:
+            # Opened for each chunk: a file's buffer may hold what was a hole a moment ago.
+            with path.open("rb") as file:
                 self._hash.update(read_at(file, self._num_hashed))
-                self._num_hashed += 1
+            self._num_hashed += 1
 
 
 class _Incoming(NamedTuple):

@@ -262,7 +262,7 @@ def test_a_cancelled_pull_keeps_what_is_verified(store):
     async def run():
         async with StoreThreads() as threads:
             enough = asyncio.Event()
-            peer.after = lambda _: enough.set() if len(peer.asked) >= 4 else None
+            peer.after = lambda _: enough.set() if len(peer.asked) >= 3 else None
             task = asyncio.ensure_future(Pulls(store, threads).pull(NAME, [peer]))  # noqa: TID251
             await enough.wait()
             task.cancel()

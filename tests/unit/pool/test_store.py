@@ -223,6 +223,15 @@ def test_a_file_that_changed_on_the_disk_is_never_served(store, root):
     assert put(store, DATA) == NAME
 
 
+def test_a_file_that_nobody_touched_is_not_hashed_for_each_chunk(store, root, monkeypatch):
+    """It was hashed when it came; after a restart each chunk is hashed again."""
+    put(store, DATA)
+    monkeypatch.setattr(ChunkList, "matches", lambda *_: False)
+    assert store.serve_chunk(NAME, 0) == pieces(DATA)[0]
+    with pytest.raises(ShardCorruptError):
+        ShardStore(root).serve_chunk(NAME, 0)
+
+
 def test_verifying_reads_all_of_it(store, root):
     """A whole file passes; a changed one is taken out."""
     put(store, DATA)
