@@ -4,6 +4,7 @@ from engine.domain import NodeId
 from engine.messages.pool import Heartbeat, Versions
 from engine.pool.heartbeat import LEASE_S, MAX_NODES
 from engine.pool.membership import (
+    CLONE_AFTER_S,
     FORGET_AFTER_S,
     FORGET_GONE_AFTER_S,
     FORGET_WAY_AFTER_S,
@@ -144,6 +145,7 @@ def test_a_leap_of_the_clock_counts_against_nobody() -> None:
     watch.now_s += 3600  # we slept
     watch.take(Ticked())
     assert watch.lease() is Lease.ONLINE
+    assert watch.member.life.first_s == watch.member.life.heard_s  # heard once, as before
     assert gone(watch.membership) == {"b"}
     watch.wait(LEASE_S)
     assert watch.lease() is Lease.OFFLINE
@@ -158,7 +160,9 @@ def test_the_offline_and_the_gone_are_forgotten() -> None:
     assert set(watch.membership.members) == {"a", "b"}
     watch.wait(0.5)
     assert set(watch.membership.members) == {"a"}
-    watch.wait(FORGET_AFTER_S - FORGET_GONE_AFTER_S)
+    watch.wait(FORGET_AFTER_S - FORGET_GONE_AFTER_S - 0.5)
+    assert set(watch.membership.members) == {"a"}
+    watch.wait(0.5)
     assert watch.membership.members == {}
 
 
@@ -202,6 +206,7 @@ def test_two_starts_that_both_go_on_are_a_clone() -> None:
     for number in range(1, 5):
         watch.hear(beat("a", number, incarnation=1))
         watch.hear(beat("a", number, incarnation=2))
+        assert bool(watch.member.clones(watch.now_s)) is (number - 1 >= CLONE_AFTER_S)
         watch.wait(1)
     assert [life.heartbeat.incarnation for life in watch.member.clones(watch.now_s)] == [1]
     assert watch.member.life.heartbeat.incarnation == 2  # and does not change to and fro

@@ -13,12 +13,12 @@ HERE = PeerAddress("10.0.0.2", 7420)
 
 def seen(hears: dict[str, tuple[str, ...]], seconds: int = 5) -> tuple[Membership, float]:
     """Hear each node once a second; ``hears`` says what each says it hears."""
-    membership = Membership(NodeId("me"), 1, VERSIONS, 0.0, 0.0)
+    membership = Membership(NodeId("me"), 1, VERSIONS, 100.0, 100.0)
     for second in range(seconds):
         for node_id, heard in hears.items():
             event = Heard(beat(node_id, second + 1, hears=heard), HERE)
-            membership = fold(membership, event, second)
-    return membership, float(seconds)
+            membership = fold(membership, event, 100.0 + second)
+    return membership, 100.0 + seconds
 
 
 def viewed(hears: dict[str, tuple[str, ...]], seconds: int = 5) -> PoolView:
