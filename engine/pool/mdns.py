@@ -108,8 +108,7 @@ class Mdns:
         """
         if not addresses:
             return
-        for sending in self._sending:
-            sending.cancel()  # else the old is repeated after the new
+        self._stop_sending()  # else the old is repeated after the new
         is_first = self._info is None
         self._info = AsyncServiceInfo(
             SERVICE_TYPE,
@@ -196,6 +195,7 @@ class Mdns:
 
         Cancellation: closes at once.
         """
+        self._stop_sending()
         # Outside of any task group: one that waits for a wedged goodbye would be as wedged.
         closing = asyncio.get_running_loop().create_task(self._zeroconf.async_close())
         try:
@@ -227,6 +227,10 @@ class Mdns:
     ) -> None:
         del zeroconf, service_type
         self._on_change(name, state_change is not ServiceStateChange.Removed)
+
+    def _stop_sending(self) -> None:
+        for sending in self._sending:
+            sending.cancel()
 
     def _follow(self, sending: Awaitable[Any]) -> None:
         """Keep a task of zeroconf's until it ends, and see how."""
