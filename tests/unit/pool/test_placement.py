@@ -602,8 +602,8 @@ def test_a_faster_placement_must_be_worth_the_change():
     assert not replan(plan, MODEL, SHORT, [timed("b", 10.0)]).has_changed
 
 
-def test_more_together_but_slower_for_one_is_not_worth_it():
-    """A chain that stands is faster for many; one PC would be for one."""
+def test_faster_for_one_reply_but_slower_together_is_not_worth_it():
+    """A chain stands; one PC alone would answer a little faster."""
     chained = [
         timed("a", 5.0, half(), link_ms=links("b")),
         timed("b", 5.0, half()),
@@ -612,6 +612,18 @@ def test_more_together_but_slower_for_one_is_not_worth_it():
     assert len(plan.stages) == 2
     again = replan(plan, MODEL, SHORT, [*chained, timed("c", 5.0, link_ms=links("ab"))])
     assert not again.has_changed
+
+
+def test_faster_together_but_slower_for_one_reply_is_not_worth_it():
+    """The slow PC was given memory; with four layers instead of one it would share the work."""
+    many = model(16, head=0)
+    sizes = stage_sizes(many, SHORT)
+    a = timed("a", 1.0, 15 * LAYER + sizes.embedding, link_ms=links("b", 0.0))
+    plan = plan_placement(many, SHORT, [a, timed("b", 3.0, LAYER)])
+    assert [len(stage.layers) for stage in plan.stages] == [15, 1]
+    now = [a, timed("b", 3.0, 8 * LAYER)]
+    assert plan_placement(many, SHORT, now).expected.slowest_ms * 1.2 < plan.expected.slowest_ms
+    assert not replan(plan, many, SHORT, now).has_changed
 
 
 def test_a_kept_stage_keeps_its_device():
