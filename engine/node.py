@@ -41,6 +41,7 @@ from engine.pipeline.head import Head
 from engine.pipeline.placed_stage import PlacedStage, own_place, run_stage
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
+from engine.pool.part import PoolPart
 from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.messages.control import Message, StagePlace
+    from engine.pool.part import PoolOptions
     from engine.transport.connection import Connection
 
 _logger = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class NodeOptions:
         port: 0 lets the system choose.
         shard_folders: Where its shards lie; found by the SHA-256 of their manifests.
         cpus: Processors its stage may use; None for all.
+        pool: How it takes part in the pool; None for a node that is told everything.
     """
 
     node_id: NodeId
@@ -70,6 +73,7 @@ class NodeOptions:
     port: int
     shard_folders: tuple[Path, ...]
     cpus: tuple[int, ...] | None = None
+    pool: PoolOptions | None = None
 
 
 class _AskerGoneError(Exception):
@@ -106,8 +110,16 @@ async def run_node(
         endpoint = Endpoint(_hello(options.node_id), group)
         node = _Node(options, folders, endpoint, group)
         listener = await endpoint.listen(options.host, options.port, node.attend)
-        on_listening(f"ws://{options.host}:{listener.port}")
+        address = f"ws://{options.host}:{listener.port}"
+        membership = None
+        if options.pool is not None:
+            node.pool = PoolPart(options.pool, endpoint, listener.port)
+            membership = group.create_task(node.pool.run(node.attend))
+        on_listening(address)
         await stop.wait()
+        if node.pool is not None and membership is not None:
+            await node.pool.leave()
+            membership.cancel()
         await node.end_placement()
         await listener.close()
 
@@ -137,6 +149,7 @@ class _Node:
         self._running: _Running | None = None
         self._stack = AsyncExitStack()
         self._placing = asyncio.Lock()
+        self.pool: PoolPart | None = None
 
     # ---- connections ------------------------------------------------------------------------
 
@@ -159,6 +172,8 @@ class _Node:
                 while True:
                     await self._dispatch(await connection.receive(), connection, requests, tasks)
             finally:
+                if self.pool is not None:
+                    self.pool.detach(connection)
                 for task in tasks.values():
                     task.cancel()
 
@@ -178,7 +193,9 @@ class _Node:
             if running is not None and running.head is not None:
                 self._take_sampled(running.head, frame)
         elif kind is not None:
-            await self._dispatch_control(decode(frame), connection, requests, tasks)
+            message = decode(frame)
+            if self.pool is None or not await self.pool.take(message, connection):
+                await self._dispatch_control(message, connection, requests, tasks)
 
     async def _dispatch_control(
         self,

@@ -60,6 +60,10 @@ def build_parser() -> argparse.ArgumentParser:
         "question", nargs="?", type=_text, default="Why is the sky blue?", metavar="QUESTION"
     )
     demo.add_argument("--max-tokens", type=int, default=64, metavar="N", help="of the answer")
+    _add_node(commands.add_parser("node", help="make this PC part of the pool"))
+    status = commands.add_parser("status", help="how the pool looks from this PC")
+    status.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    _add_common(status)
     for command in (ask, chat, demo):
         command.add_argument("--model", metavar="MODEL", help="a model or a folder of shards")
         _add_common(command)
@@ -75,6 +79,15 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="DIR", help="where models and shards are kept"
     )
     command.add_argument("--json", action="store_true", help="lines of JSON on standard output")
+
+
+def _add_node(node: argparse.ArgumentParser) -> None:
+    node.add_argument("--name", type=_text, help="as the others are shown it")
+    node.add_argument("--memory", metavar="SIZE", help="lend at most this much: 6GiB")
+    node.add_argument("--port", type=int, default=0, metavar="N", help="to listen on")
+    node.add_argument("--interface", action="append", default=[], metavar="NAME")
+    node.add_argument("--peer", action="append", default=[], metavar="HOST:PORT")
+    _add_common(node)
 
 
 def _add_division(command: argparse.ArgumentParser) -> None:

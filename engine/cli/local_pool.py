@@ -111,7 +111,7 @@ async def open_local_pool(
     """
     async with AsyncExitStack() as stack:
         nodes = await stack.enter_async_context(_nodes(folder, options))
-        endpoint = await stack.enter_async_context(_endpoint())
+        endpoint = await stack.enter_async_context(open_asker_endpoint())
         links = [await endpoint.connect(node.address) for node in nodes]
         placement = _placement(folder, options, nodes)
         for link in links:
@@ -197,7 +197,7 @@ async def _end(process: Process) -> None:
 
 
 @asynccontextmanager
-async def _endpoint() -> AsyncIterator[Endpoint]:
+async def open_asker_endpoint() -> AsyncIterator[Endpoint]:
     """An asker's side of connections, with a group of its own that ends with the context.
 
     Yields:

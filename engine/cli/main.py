@@ -10,6 +10,7 @@ from engine.cli.arguments import build_parser
 from engine.cli.chat_command import chat_command
 from engine.cli.commands import ask_command, split_command
 from engine.cli.demo_command import demo_command
+from engine.cli.node_command import node_command, status_command
 from engine.cli.output import Output
 from engine.errors import DaisyError, first_of
 
@@ -21,6 +22,8 @@ _COMMANDS = {
     "ask": ask_command,
     "chat": chat_command,
     "demo": demo_command,
+    "node": node_command,
+    "status": status_command,
 }
 INTERRUPTED = 130
 

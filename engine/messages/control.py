@@ -21,6 +21,7 @@ from engine.domain import (
     StageDescription,
     StageKind,
 )
+from engine.messages.pool import Heartbeat, NodeReport, PoolStatus
 from engine.sampling.parameters import SamplingParameters
 
 PROTOCOL_VERSION = 1
@@ -198,6 +199,37 @@ class Cancel(Message, frozen=True):
     request_id: str
 
 
+# ---- between the nodes of a pool, and whoever asks about it -----------------------------------
+
+
+class NodeHeartbeat(Message, frozen=True):
+    """What a node says of itself once a second, and at once when it changes."""
+
+    heartbeat: Heartbeat
+
+
+class NodeReported(Message, frozen=True):
+    """What a node is and has; goes to every node when a session opens, and every few seconds."""
+
+    report: NodeReport
+
+
+class NodeLeaves(Message, frozen=True):
+    """The sender leaves the pool on purpose; whoever hears it need not wait for its lease."""
+
+    incarnation: int
+
+
+class AskPoolStatus(Message, frozen=True):
+    """Ask how the pool looks from here; answered by ``PoolStatusReport``."""
+
+
+class PoolStatusReport(Message, frozen=True):
+    """The answer to ``AskPoolStatus``."""
+
+    status: PoolStatus
+
+
 # ---- node and its stage process (a pipe) -----------------------------------------------------
 
 
@@ -270,6 +302,11 @@ class MessageType(IntEnum):
     TEXT_DELTA = 34
     FINISHED = 36
     CANCEL = 38
+    NODE_HEARTBEAT = 40
+    NODE_REPORTED = 42
+    ASK_POOL_STATUS = 44
+    POOL_STATUS_REPORT = 46
+    NODE_LEAVES = 48
     LOAD_SHARD = 60
     SHARD_LOADED = 62
     REPORT_KV_USAGE = 64
@@ -296,6 +333,11 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.TEXT_DELTA: TextDelta,
     MessageType.FINISHED: Finished,
     MessageType.CANCEL: Cancel,
+    MessageType.NODE_HEARTBEAT: NodeHeartbeat,
+    MessageType.NODE_REPORTED: NodeReported,
+    MessageType.ASK_POOL_STATUS: AskPoolStatus,
+    MessageType.POOL_STATUS_REPORT: PoolStatusReport,
+    MessageType.NODE_LEAVES: NodeLeaves,
     MessageType.LOAD_SHARD: LoadShard,
     MessageType.SHARD_LOADED: ShardLoaded,
     MessageType.REPORT_KV_USAGE: ReportKVUsage,

@@ -6,7 +6,12 @@ may be lost, doubled or overtaken. Bytes and sessions are not known here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.domain import NodeId
+
+if TYPE_CHECKING:
+    from engine.messages.pool import Preference
 
 MAX_NODES = 16  # of a pool; each keeps a session to every other
 HEARTBEAT_EVERY_S = 1.0

@@ -17,6 +17,7 @@ from engine.domain import (
 )
 from engine.messages.control import (
     Accepted,
+    AskPoolStatus,
     BatchFailed,
     Cancel,
     CloseSequence,
@@ -30,10 +31,14 @@ from engine.messages.control import (
     LoadShard,
     Message,
     MessageType,
+    NodeHeartbeat,
+    NodeLeaves,
+    NodeReported,
     OpenSequence,
     Ping,
     Placement,
     Pong,
+    PoolStatusReport,
     ReportKVUsage,
     ShardLoaded,
     Shutdown,
@@ -41,6 +46,15 @@ from engine.messages.control import (
     StagePlace,
     StageReady,
     TextDelta,
+)
+from engine.messages.pool import (
+    Heartbeat,
+    NodeReport,
+    NodeStatus,
+    PoolStatus,
+    Preference,
+    Term,
+    Versions,
 )
 from engine.sampling.parameters import SamplingParameters
 
@@ -60,6 +74,19 @@ DESCRIPTION = StageDescription(
     load_s=1.5,
     golden_error=0.0009765625,
     notes=("precision f32",),
+)
+
+_REPORT = NodeReport(
+    node_id=NodeId("a1"),
+    name="Kitchen PC",
+    memory_total_bytes=16 << 30,
+    memory_free_bytes=8 << 30,
+    memory_cap_bytes=None,
+    memory_lent_bytes=0,
+    devices=("CPU",),
+    uptime_s=12.5,
+    layers=LayerRange(0, 15),
+    model="SmolLM2",
 )
 
 CONTROL: dict[MessageType, Message] = {
@@ -149,6 +176,46 @@ CONTROL: dict[MessageType, Message] = {
         chain_compute_ms=1.5,
     ),
     MessageType.CANCEL: Cancel(request_id="r-1"),
+    MessageType.NODE_HEARTBEAT: NodeHeartbeat(
+        heartbeat=Heartbeat(
+            node_id=NodeId("a1"),
+            incarnation=2**64 - 1,
+            number=7,
+            term=Term(3, NodeId("b2"), 5),
+            coordinator=NodeId("b2"),
+            vouches=True,
+            followers=0,
+            hears=(NodeId("b2"),),
+            preference=Preference(uptime_step=1, on_mains=True, wired=True, memory_step=5),
+            versions=Versions(product="0.1.0", protocol=1, shard_format=1),
+        )
+    ),
+    MessageType.NODE_REPORTED: NodeReported(report=_REPORT),
+    MessageType.ASK_POOL_STATUS: AskPoolStatus(),
+    MessageType.NODE_LEAVES: NodeLeaves(incarnation=5),
+    MessageType.POOL_STATUS_REPORT: PoolStatusReport(
+        status=PoolStatus(
+            coordinator=NodeId("a1"),
+            term="3/a1",
+            coordinator_since_s=1.5,
+            nodes=(
+                NodeStatus(
+                    node_id=NodeId("a1"),
+                    is_asked=True,
+                    is_coordinator=True,
+                    state="online",
+                    hears_us=True,
+                    heard_ago_s=0.0,
+                    addresses=("10.0.0.2:7420",),
+                    round_trip_ms=None,
+                    hears=(),
+                    report=_REPORT,
+                    notes=(),
+                ),
+            ),
+            notes=("no network",),
+        )
+    ),
     MessageType.LOAD_SHARD: LoadShard(
         xml_path="store/stage_000.xml",
         layers=LayerRange(0, 15),
