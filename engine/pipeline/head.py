@@ -92,6 +92,7 @@ class Head:
         self._by_key: dict[str, SequenceId | None] = {}  # None while its prompt is made
         self._cancelled: set[str] = set()  # of those
         self._outgoing: deque[CloseSequence] = deque()
+        self._untold: deque[tuple[_Live, tuple[int, ...]]] = deque()
         self._wake = asyncio.Event()
         self._num_sequences = 0
         self._heard_s = time.monotonic()  # of the chain, whatever it computed
@@ -259,10 +260,11 @@ class Head:
             else:
                 live.decode_compute_us.append(compute_us)
             live.last_token_s = now_s
-            live.reply.push(token_ids)
-            if live.reply.finish_reason is not None:
+            if live.reply.ends_at(token_ids):
                 self._scheduler.finish(sequence_id)
-            live.changed.set()
+            self._untold.append((live, token_ids))
+            if live.request.stop:
+                self._tell()  # only its text says whether there is a next step
         self._wake.set()
 
     def on_failure(self, failure: BatchFailed | StageFailed) -> None:
@@ -310,6 +312,16 @@ class Head:
                 await self._send_all()
             except DaisyError as error:
                 self._break(error)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Make text of the new tokens; the stages are already at the next ones."""
+        while self._untold:
+            live, token_ids = self._untold.popleft()
+            live.reply.push(token_ids)
+            if live.reply.finish_reason is not None:
+                self._scheduler.finish(live.opening.sequence_id)
+            live.changed.set()
 
     async def _send_all(self) -> None:
         while self._outgoing:
@@ -328,6 +340,7 @@ class Head:
             ]
             for frame in frames:
                 await self._submit(frame)
+            self._tell()
 
     def _close(self, live: _Live) -> None:
         sequence_id = live.opening.sequence_id

@@ -67,6 +67,14 @@ class Reply:
         elif self.num_tokens >= self._max_tokens:
             self._end("length")
 
+    def ends_at(self, token_ids: Sequence[int]) -> bool:
+        """Whether these ids end the answer by themselves, whatever text they make.
+
+        Args:
+            token_ids: Not pushed yet.
+        """
+        return not self._stop_ids.isdisjoint(token_ids)
+
     def cancel(self) -> None:
         """End the answer where it is; what is already final is still given out."""
         if self.finish_reason is None:

@@ -71,8 +71,7 @@ class PagedStage:
     def _infer(self, batch: MicroBatch) -> NDArray[np.float32]:
         try:
             self._inputs.write(batch, [self._blocks.table(s.sequence_id) for s in batch.steps])
-            self._request.start_async()
-            self._request.wait()
+            self._request.infer()
             output: NDArray[np.float32] = self._request.get_output_tensor(0).data
         except RuntimeError as exc:
             raise InferenceError(

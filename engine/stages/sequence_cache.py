@@ -92,7 +92,6 @@ class SequenceCache:
         }
         for key, array in self._arrays.items():
             self.request.set_tensor(key, ov.Tensor(array, shared_memory=True))
-        self.request.start_async()
-        self.request.wait()
+        self.request.infer()
         output: NDArray[np.float32] = self.request.get_output_tensor(0).data
         return output.reshape(output.shape[-2], output.shape[-1])
