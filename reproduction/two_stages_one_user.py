@@ -147,6 +147,7 @@ def main() -> int:
     parser.add_argument("xml", type=Path, help="the unsplit model's openvino_model.xml")
     parser.add_argument("shards", type=Path, help="the same model in two shards")
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--kinds", nargs="+", default=["paged", "stateful"])
     add_protocol_arguments(parser)
     given = parser.parse_args()
     load = refuse_when_busy(given.max_load, given.force)
@@ -154,7 +155,7 @@ def main() -> int:
     prompt_ids = load_chat_text(folder).tokenizer.encode(PROMPT, add_special_tokens=True)
     with alone():
         unsplit = Unsplit(given.xml, prompt_ids)
-        splits = {kind: Split(folder, kind) for kind in ("paged", "stateful")}
+        splits = {kind: Split(folder, kind) for kind in given.kinds}
         arms: dict[str, Callable[[], dict[str, float]]] = {
             "unsplit": lambda: unsplit.measure(given.tokens),
             **{k: (lambda s=s: s.measure(given.tokens)) for k, s in splits.items()},
