@@ -52,7 +52,7 @@ CLOSE_PROTOCOL_FAULT = 1002
 _FAULT_CODES = frozenset({CLOSE_PROTOCOL_FAULT, 1003, 1007, 1009})
 _MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a close frame's payload is 125 bytes, 2 of them the code
 
-_library_logger = logging.getLogger(f"{__name__}.library")
+_library_logger = logging.getLogger(f"{__name__}.websockets")
 _library_logger.setLevel(logging.CRITICAL)
 
 OnWebsocket: TypeAlias = "Callable[[Websocket], Awaitable[None]]"
