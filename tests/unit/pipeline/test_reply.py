@@ -205,3 +205,13 @@ def test_pieces_do_not_show(text, stop, max_tokens, sizes):
     assert piecewise.num_tokens == together.num_tokens <= max_tokens
     assert piecewise.finish_reason == together.finish_reason
     assert not any(s in out for s in stop)
+
+
+def test_ids_say_by_themselves_whether_they_end_the_answer():
+    """The next step is decided before any text is made."""
+    reply = new()
+    assert reply.ends_at((STOP,))
+    assert reply.ends_at((*ids_of("a"), STOP))
+    assert not reply.ends_at(tuple(ids_of("abc")))
+    assert not new(stop_ids=frozenset()).ends_at((STOP,))
+    assert reply.num_tokens == 0  # asking takes nothing
