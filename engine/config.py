@@ -15,6 +15,9 @@ NODE_STOP_DEADLINE_S = 5.0
 
 DEFAULT_MAX_SEQUENCES = 4
 DEFAULT_CONTEXT_TOKENS = 4096  # where the model does not say how much it takes
+DEFAULT_MAX_TOKENS = (
+    512  # of an answer at the command line: a small model may repeat itself for ever
+)
 MAX_DEFAULT_CONTEXT_TOKENS = 8192  # more only when asked for: KV room is planned for it
 
 

@@ -188,6 +188,7 @@ class _Node:
         running = self._running
         if kind in STAGE_FRAMES:
             if running is not None:
+                decode(frame)  # what breaks a rule costs its sender the connection, not the stage
                 await self._accept(running, frame)
         elif kind is MessageType.SAMPLED_TOKENS:
             if running is not None and running.head is not None:
@@ -277,9 +278,11 @@ class _Node:
         async with self._placing:
             answer: StageReady | StageFailed
             index = 0
+            is_ours = False  # what is not for this node must not end what runs on it
             try:
                 place = own_place(placement, self._options.node_id)
                 index = place.stage_index
+                is_ours = True
                 await self.end_placement()
                 stage = await self._start(placement, place)
                 answer = StageReady(
@@ -290,7 +293,8 @@ class _Node:
                 await asyncio.shield(self.end_placement())
                 raise
             except DaisyError as error:
-                await self.end_placement()
+                if is_ours:
+                    await self.end_placement()
                 answer = StageFailed(
                     epoch=placement.epoch,
                     stage_index=index,

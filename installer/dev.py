@@ -24,6 +24,7 @@ VENV = ROOT / ".venv"
 DATA = ROOT / ".daisy"
 CONSTRAINTS = ROOT / "installer" / "constraints.txt"
 MIN_PYTHON = (3, 11)
+TIDY_UP_WITHIN_S = 8.0  # a worker that is stopped removes what it has half done
 
 # What must be covered to the last branch, and by which tests alone.
 PURE_MODULES = (
@@ -75,6 +76,7 @@ def main() -> int:
         print(f"\nThis failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
         return error.returncode or 1
     except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
         return 130
 
 
@@ -98,8 +100,7 @@ def demo(rest: list[str]) -> int:
     """Run the main job: cut the embedded model, chain two nodes, answer, compare."""
     setup([])
     _step("Demo")
-    command = [str(_python()), "-m", "engine.cli.main", "demo", *rest]
-    return subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode
+    return _call([str(_python()), "-m", "engine.cli.entry", "demo", *rest])
 
 
 def test(rest: list[str]) -> int:
@@ -116,9 +117,7 @@ def test(rest: list[str]) -> int:
         _run([str(_python().parent / command[0]), *command[1:]])
     pytest = [str(_python()), "-m", "pytest", "-q"]
     if rest:
-        return subprocess.run(
-            [*pytest, *rest], cwd=ROOT, env=_environment(), check=False
-        ).returncode
+        return _call([*pytest, *rest])
     _step("Tests: the pure parts, covered to the last branch")
     coverage = [f"--cov={module}" for module in PURE_MODULES]
     _run([*pytest, *PURE_TESTS, *coverage, "--cov-branch", "--cov-fail-under=100"])
@@ -147,7 +146,34 @@ def _fingerprint() -> str:
 
 
 def _run(command: list[str]) -> None:
-    subprocess.run(command, cwd=ROOT, env=_environment(), check=True)
+    status = _call(command)
+    if status:
+        raise subprocess.CalledProcessError(status, command)
+
+
+def _call(command: list[str]) -> int:
+    """Run a command to its end; after Ctrl-C, which it gets as well, let it tidy up first.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the command has ended.
+    """
+    with subprocess.Popen(command, cwd=ROOT, env=_environment()) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            if not _has_ended(child):
+                child.terminate()
+            if not _has_ended(child):
+                child.kill()
+            raise
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    try:
+        child.wait(TIDY_UP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 _BEGIN = time.monotonic()

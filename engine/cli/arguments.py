@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 import engine
 from engine.cli.local_pool import PoolOptions
 from engine.cli.preparation import Division
-from engine.config import DEFAULT_CONTEXT_TOKENS, MAX_DEFAULT_CONTEXT_TOKENS, data_folder
+from engine.config import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_MAX_TOKENS,
+    MAX_DEFAULT_CONTEXT_TOKENS,
+    data_folder,
+)
 from engine.errors import UsageError
+from engine.splitter.partition import check_ascending
 
 if TYPE_CHECKING:
     from engine.pipeline.shard_folder import ShardFolder
@@ -76,7 +82,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--data", type=Path, metavar="DIR", help="where models and shards are kept"
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help=f"where models and shards are kept; {data_folder()} where left out",
     )
     command.add_argument("--json", action="store_true", help="lines of JSON on standard output")
 
@@ -106,7 +115,12 @@ def _add_pool(command: argparse.ArgumentParser) -> None:
 
 def _add_sampling(command: argparse.ArgumentParser) -> None:
     command.add_argument("--system", type=_text, metavar="TEXT", help="the system prompt")
-    command.add_argument("--max-tokens", type=int, metavar="N", help="of the answer")
+    command.add_argument(
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help=f"of the answer; {DEFAULT_MAX_TOKENS} where left out",
+    )
     command.add_argument("--stop", action="append", type=_text, default=[], metavar="TEXT")
     command.add_argument("--ignore-eos", action="store_true", help=argparse.SUPPRESS)
     for name, kind, text in _SAMPLING_OPTIONS:
@@ -131,15 +145,18 @@ def division(given: argparse.Namespace, default_stages: int = 1) -> Division:
     """
     if given.cuts is not None:
         try:
-            return Division(cuts=tuple(int(part) for part in given.cuts.split(",")))
+            cuts = tuple(int(part) for part in given.cuts.split(","))
         except ValueError as exc:
             raise UsageError(
                 f"--cuts {given.cuts} is no list of layers.", "Write it like --cuts 10,20."
             ) from exc
+        # Before anything is read; whether they fit the model shows when its layers are known.
+        check_ascending(cuts)
+        return Division(cuts=cuts)
     stages = given.stages if given.stages is not None else default_stages
     if stages < 1:
         raise UsageError(f"--stages is {stages}; it must be 1 or more.")
-    return Division(num_stages=stages)
+    return Division(num_stages=stages, is_asked=given.stages is not None)
 
 
 def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:

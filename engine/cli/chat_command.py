@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.cli.arguments import data_dir, division, pool_options
 from engine.cli.commands import body_for, chat_message, tell_answer, tell_stages
+from engine.cli.interrupts import cancel_on_interrupt
 from engine.cli.line_reader import LineReader
 from engine.cli.local_pool import open_local_pool
 from engine.cli.preparation import shards_for
-from engine.errors import ContextTooLongError, DaisyError
+from engine.errors import ContextTooLongError, DaisyError, first_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Coroutine
 
     from engine.cli.local_pool import LocalPool
     from engine.cli.output import Output
+
+T = TypeVar("T")
 
 
 async def chat_command(given: argparse.Namespace, output: Output) -> None:
@@ -44,12 +49,36 @@ async def _turns(given: argparse.Namespace, pool: LocalPool, output: Output) -> 
     while question := (await _read_line(lines)).strip():
         messages.append(chat_message("user", question))
         try:
-            messages, text = await _answer(given, messages, pool, output)
+            answered = await _stoppable(_answer(given, messages, pool, output))
         except DaisyError as error:
             output.error(error)
             messages.pop()
             continue
+        if answered is None:
+            output.end_of_text()
+            output.say("Stopped. Ask on, or press Ctrl-C again to leave.")
+            messages.pop()
+            continue
+        messages, text = answered
         messages.append(chat_message("assistant", text))
+
+
+async def _stoppable(answer: Coroutine[Any, Any, T]) -> T | None:
+    """Wait for an answer that Ctrl-C stops without ending the chat; None if it was stopped.
+
+    Raises:
+        DaisyError: As the answer does.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(answer)
+            cancel_on_interrupt(task)
+    except BaseExceptionGroup as group_error:
+        error = first_of(group_error)
+        raise error from group_error
+    finally:
+        cancel_on_interrupt(asyncio.current_task())
+    return None if task.cancelled() else task.result()
 
 
 async def _answer(

@@ -12,6 +12,7 @@ from engine.cli.arguments import data_dir, division, pool_options, sampling_fiel
 from engine.cli.asking import ask
 from engine.cli.local_pool import LocalPool, open_local_pool
 from engine.cli.preparation import shards_for, split_source
+from engine.config import DEFAULT_MAX_TOKENS
 from engine.errors import PipelineBrokenError, UsageError
 from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.messages.request_body import RequestBody, as_generate, parse_request
@@ -56,10 +57,13 @@ async def ask_command(given: argparse.Namespace, output: Output) -> None:
 
 
 def _request(given: argparse.Namespace) -> Generate:
-    if (given.question is None) == (given.request is None):
-        raise UsageError("Ask a question, or name a file with --request.")
+    if given.question is None and given.request is None:
+        raise UsageError("There is no question.", "Ask one, or name a file with --request.")
     if given.request is not None:
+        _refuse_beside_request(given)
         return parse_request(_read(given.request), new_request_id())
+    if not given.question.strip():
+        raise UsageError("The question is empty.", "Write something.")
     if given.raw:
         return as_generate(_body(given, prompt=given.question), new_request_id())
     messages = [chat_message("user", given.question)]
@@ -68,11 +72,27 @@ def _request(given: argparse.Namespace) -> Generate:
     return as_generate(_body(given, messages=messages), new_request_id())
 
 
+def _refuse_beside_request(given: argparse.Namespace) -> None:
+    """Refuse what would be ignored: the body says it all.
+
+    Raises:
+        UsageError: Something was given beside it; names it.
+    """
+    fields = {"question": given.question, "system": given.system, "max_tokens": given.max_tokens}
+    fields |= {**sampling_fields(given), "stop": given.stop or None, "raw": given.raw or None}
+    beside = [name for name, value in fields.items() if value is not None]
+    if beside:
+        raise UsageError(
+            f"--request holds the whole request, and {beside[0]} was given beside it.",
+            "Write it into the file, or leave --request out.",
+        )
+
+
 def _body(given: argparse.Namespace, **what: object) -> RequestBody:
     fields: dict[str, Any] = {
         **sampling_fields(given),
         **what,
-        "max_tokens": given.max_tokens,
+        "max_tokens": DEFAULT_MAX_TOKENS if given.max_tokens is None else given.max_tokens,
         "stop": given.stop,
         "ignore_eos": given.ignore_eos,
     }

@@ -10,6 +10,7 @@ from engine.cli.arguments import build_parser
 from engine.cli.chat_command import chat_command
 from engine.cli.commands import ask_command, split_command
 from engine.cli.demo_command import demo_command
+from engine.cli.interrupts import cancel_on_interrupt
 from engine.cli.node_command import node_command, status_command
 from engine.cli.output import Output
 from engine.errors import DaisyError, first_of
@@ -25,7 +26,8 @@ _COMMANDS = {
     "node": node_command,
     "status": status_command,
 }
-INTERRUPTED = 130
+INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT
+READER_LEFT = 141  # 128 and the number of SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,20 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.error(error)
         return error.exit_code
     except KeyboardInterrupt:
+        output.event("error", code="cancelled", what="Stopped.", advice="")
         output.say("Stopped.")
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left; there is nobody to tell.
         sys.stderr.close()
-        return 1
+        return READER_LEFT
 
 
 def _run(command: Callable[..., Awaitable[None]], given: object, output: Output) -> int:
     async def work() -> None:
+        cancel_on_interrupt(asyncio.current_task())
         await command(given, output)
 
     try:
         asyncio.run(work())
+    except asyncio.CancelledError as exc:
+        raise KeyboardInterrupt from exc
     except BaseExceptionGroup as group:
         raise first_of(group) from group
     return 0

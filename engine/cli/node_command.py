@@ -16,9 +16,11 @@ from engine.errors import PeerUnreachableError, RemoteProtocolError, UsageError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import AskPoolStatus, PoolStatusReport
 from engine.node import NodeOptions, run_node
+from engine.pool.adapters import rank_adapters
 from engine.pool.node_folder import NodeFolder, read_reach
 from engine.pool.part import PoolOptions
 from engine.pool.peer_address import parse_peer_address
+from engine.pool.system_interfaces import system_interfaces
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +48,7 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
     try:
         for note in folder.notes:
             output.say(f"Note: {note}")
+        await asyncio.to_thread(_require_interfaces, tuple(given.interface))
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,6 +79,19 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
         await run_node(options, on_listening, stop)
     finally:
         folder.close()
+
+
+def _require_interfaces(chosen: tuple[str, ...]) -> None:
+    """Return if every interface that was named is there.
+
+    Raises:
+        UsageError: One is not; names those there are.
+    """
+    interfaces = system_interfaces()
+    missing = rank_adapters(interfaces, chosen).missing
+    if missing:
+        known = ", ".join(interface.name for interface in interfaces)
+        raise UsageError(f"There is no interface {missing[0]}.", f"There are: {known}.")
 
 
 async def status_command(given: argparse.Namespace, output: Output) -> None:
@@ -133,7 +149,7 @@ def _coordinator_line(status: PoolStatus) -> str:
 
 
 def _node_line(node: NodeStatus) -> str:
-    words = [f"  {node.node_id[:6]}  {_name(node):<20} {node.state:<8}"]
+    words = [f"  {node.node_id[:6]}  {_name(node):<20} {node.state}"]
     if node.report is not None:
         free, total = (
             b / (1 << 30) for b in (node.report.memory_free_bytes, node.report.memory_total_bytes)

@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from engine.errors import StorageError
+
 if TYPE_CHECKING:
     from engine.errors import DaisyError
 
@@ -93,10 +95,17 @@ class Output:
             sys.stderr.flush()
 
     def _print(self, text: str) -> None:
+        if sys.stdout is None:
+            raise StorageError("There is no standard output to answer to.", "Do not close it.")
         # An answer may hold anything; a terminal of another encoding shows what it can.
         encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.buffer.write(text.encode(encoding, "replace"))
-        sys.stdout.flush()
+        try:
+            sys.stdout.buffer.write(text.encode(encoding, "replace"))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as exc:
+            raise StorageError(f"The answer can't be written: {exc.strerror}.") from exc
 
     def _draw(self, line: str) -> None:
         sys.stderr.write("\r" + line.ljust(self._line_width))

@@ -51,6 +51,7 @@ class Division(msgspec.Struct, frozen=True):
 
     num_stages: int | None = None
     cuts: tuple[int, ...] | None = None
+    is_asked: bool = True  # False: the number is the command's own
 
 
 async def open_source(source: str | None, data_dir: Path, output: Output) -> ModelFiles:
@@ -100,8 +101,15 @@ async def split_source(
         data_dir: Daisy's data folder.
         output: Told of every step.
 
-    Fails with ``UsageError`` if the folder exists, and as ``open_source`` and ``split_model`` do.
+    Raises:
+        UsageError: The folder exists, or the source is divided already.
+
+    Fails as ``open_source`` and ``split_model`` do.
     """
+    if source is not None and await _holds_shards(source):
+        raise UsageError(
+            f"{shown_path(source)} holds shards already.", "Use them: daisy ask --model FOLDER."
+        )
     await asyncio.to_thread(require_absent, out)
     files = await open_source(source, data_dir, output)
     return await _split(files, division, out, output)
@@ -121,7 +129,12 @@ async def shards_for(
     Raises:
         DaisyError: As ``open_source`` and ``split_model`` do.
     """  # noqa: DOC501 - passed on
-    if source is not None and await asyncio.to_thread((Path(source) / MANIFEST_NAME).is_file):
+    if source is not None and await _holds_shards(source):
+        if division.is_asked:
+            raise UsageError(
+                f"{shown_path(source)} is divided already.",
+                "Leave --stages and --cuts out, or name the model itself.",
+            )
         return open_shard_folder(Path(source))
     files = await open_source(source, data_dir, output)
     out = data_dir / "shards" / f"{safe_folder_name(files.name)}-{_key(files, division)}"
@@ -133,6 +146,10 @@ async def shards_for(
         if await asyncio.to_thread((out / MANIFEST_NAME).is_file):
             return open_shard_folder(out)  # another Daisy was quicker
         raise
+
+
+async def _holds_shards(source: str) -> bool:
+    return await asyncio.to_thread((Path(source) / MANIFEST_NAME).is_file)
 
 
 async def _split(files: ModelFiles, division: Division, out: Path, output: Output) -> ShardFolder:
@@ -171,5 +188,11 @@ def _key(files: ModelFiles, division: Division) -> str:
         for path in paths
         for stat in [path.stat()]
     ]
-    told = msgspec.json.encode([facts, division, SHARD_FORMAT, engine.__version__])
+    told = msgspec.json.encode([
+        facts,
+        division.num_stages,
+        division.cuts,
+        SHARD_FORMAT,
+        engine.__version__,
+    ])
     return hashlib.sha256(told).hexdigest()[:16]

@@ -32,3 +32,7 @@ MAX_U32 = 2**32 - 1
 
 # Dictionaries and lists inside a control message (a tool's JSON schema); ordinary ones reach 10.
 MAX_NESTING = 32
+MAX_LAYERS = 10_000  # of a model; the deepest published have about 200
+MAX_COUNTER = 2**53  # of a term: a claim a microsecond for 285 years
+MAX_ID_LENGTH = 64  # characters of an id, a version or a device, and entries of a list of them
+MAX_NAME_LENGTH = 256  # characters of a name a person gave

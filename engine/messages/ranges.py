@@ -7,14 +7,26 @@ infinite, what goes beside an array fits the array's u32, and free-form fields a
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.domain import LayerRange
 from engine.errors import UsageError
 from engine.messages.control import Generate, Message
-from engine.messages.limits import MAX_NESTING, MAX_TOKEN_ID, MAX_U32
+from engine.messages.limits import (
+    MAX_COUNTER,
+    MAX_ID_LENGTH,
+    MAX_LAYERS,
+    MAX_NAME_LENGTH,
+    MAX_NESTING,
+    MAX_TOKEN_ID,
+    MAX_U32,
+)
 from engine.sampling.parameters import SamplingParameters
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
 
 _HIGHEST = {
     "epoch": MAX_U32,
@@ -22,7 +34,23 @@ _HIGHEST = {
     "sequence_id": MAX_U32,
     "sequence_ids": MAX_U32,
     "token_ids": MAX_TOKEN_ID,
+    "start": MAX_LAYERS,
+    "stop": MAX_LAYERS,
+    "counter": MAX_COUNTER,
 }
+# Characters of what names something: ids are 20, and nobody reads more of a name.
+_LONGEST = {
+    "node_id": MAX_ID_LENGTH,
+    "claimant": MAX_ID_LENGTH,
+    "coordinator": MAX_ID_LENGTH,
+    "hears": MAX_ID_LENGTH,
+    "sender": MAX_ID_LENGTH,
+    "product": MAX_ID_LENGTH,
+    "devices": MAX_ID_LENGTH,
+    "name": MAX_NAME_LENGTH,
+    "model": MAX_NAME_LENGTH,
+}
+_MOST = {"hears": MAX_ID_LENGTH, "devices": MAX_ID_LENGTH}  # entries of a list
 
 
 def check_ranges(message: Message) -> None:
@@ -57,11 +85,19 @@ def _check_field(name: str, value: object) -> None:
             raise ValueError(f"{name} is {value}, which is not a number")
     elif isinstance(value, msgspec.Struct):
         _check_struct(value)
+    elif isinstance(value, str):
+        _check_size(name, value, _LONGEST, "letters")
     elif isinstance(value, tuple | list):
+        _check_size(name, value, _MOST, "entries")
         for item in value:
             _check_field(name, item)
     elif isinstance(value, dict):
         _check_json(name, value, MAX_NESTING)
+
+
+def _check_size(name: str, value: Sized, most: dict[str, int], what: str) -> None:
+    if len(value) > most.get(name, len(value)):
+        raise ValueError(f"{name} has {len(value)} {what}, more than {most[name]}")
 
 
 def _check_json(name: str, value: object, depth: int) -> None:

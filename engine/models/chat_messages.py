@@ -67,7 +67,9 @@ def _text_of(part: object, number: int) -> str:
         return part
     kind = part.get("type") if isinstance(part, dict) else None
     text = part.get("text") if isinstance(part, dict) else None
-    if kind not in {"text", "input_text", "output_text"} or not isinstance(text, str):
+    # The kind may be anything JSON can say: only text can be looked up in a set.
+    is_text = isinstance(kind, str) and kind in {"text", "input_text", "output_text"}
+    if not is_text or not isinstance(text, str):
         raise UsageError(
             f"Message {number} has a part of the type {kind!r}; this model takes only text."
         )

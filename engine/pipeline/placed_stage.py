@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,11 +42,15 @@ def own_place(placement: Placement, node_id: NodeId) -> StagePlace:
         node_id: This node.
 
     Raises:
-        PlacementError: It is not in it.
+        PlacementError: It is not in it once, or the stages are out of order.
     """
-    for place in placement.stages:
-        if place.node_id == node_id:
-            return place
+    if any(place.stage_index != index for index, place in enumerate(placement.stages)):
+        raise PlacementError(f"Placement {placement.epoch} does not number its stages in order.")
+    own = [place for place in placement.stages if place.node_id == node_id]
+    if len(own) > 1:
+        raise PlacementError(f"Placement {placement.epoch} gives this PC {len(own)} stages.")
+    if own:
+        return own[0]
     raise PlacementError(f"This PC is not part of placement {placement.epoch}.")
 
 
@@ -82,6 +87,7 @@ async def run_stage(
     links: list[Connection] = []
     try:
         order = folder.order(placement, place)
+        await asyncio.to_thread(folder.verify, place.layers)
         next_link, head_link = await _join(placement, place, endpoint, links)
         description = await process.load(order, STAGE_LOAD_DEADLINE_S)
         server = StageServer(

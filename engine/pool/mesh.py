@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Attend = Callable[[Connection], Awaitable[None]]
 
 REPORT_EVERY_S = 5.0
+SEND_WITHIN_S = 0.5  # to a peer whose buffer is full; a heartbeat is due every second
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 15.0
 YIELD_S = 2.0  # the node with the higher id waits this long for the other one to dial
@@ -67,7 +68,6 @@ class _Session:
     """What is known through the sessions with one node."""
 
     connections: list[Connection] = field(default_factory=list)
-    report: NodeReport | None = None
 
 
 class Mesh:
@@ -102,6 +102,7 @@ class Mesh:
         self._facts = facts
         self._targets: dict[NodeId | PeerAddress, _Target] = {}
         self._sessions: dict[NodeId, _Session] = {}
+        self._reports: dict[NodeId, NodeReport] = {}  # outlive the sessions: names of who is gone
         self._outputs: deque[Output] = deque()
         self._has_outputs = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -110,8 +111,7 @@ class Mesh:
 
     def report_of(self, node_id: NodeId) -> NodeReport | None:
         """Return what a node last told of itself; None if it has not."""
-        session = self._sessions.get(node_id)
-        return None if session is None else session.report
+        return self._reports.get(node_id)
 
     def round_trip_s(self, node_id: NodeId) -> float | None:
         """Return the round trip to a node, in seconds; None before the first was measured."""
@@ -289,9 +289,8 @@ class Mesh:
         """
         if report.node_id != connection.peer.node_id:
             raise RemoteProtocolError(f"{connection.address} sent another node's report.")
-        session = self._sessions.get(report.node_id)
-        if session is not None:
-            session.report = report
+        if report.node_id in self._sessions:
+            self._reports[report.node_id] = report
 
     def _way(self, connection: Connection) -> PeerAddress:
         host, _, port = connection.address.removeprefix("ws://").rpartition(":")
@@ -340,11 +339,22 @@ class Mesh:
         frame = encode_control(message)
         for session in list(self._sessions.values()):
             for connection in list(session.connections):
-                try:
-                    await connection.send(frame)
-                except TransportError:
-                    continue  # whoever attends it finds out as well
-                break
+                if await _takes(connection, frame):
+                    break
+
+
+async def _takes(connection: Connection, frame: bytes) -> bool:
+    """Send a frame; return False where the connection has ended or its peer reads nothing."""
+    try:
+        async with asyncio.timeout(SEND_WITHIN_S):
+            await connection.send(frame)
+    except TransportError:
+        return False  # whoever attends it finds out as well
+    except TimeoutError:
+        # The others must not wait for it, nor miss our heartbeats.
+        connection.abort()
+        return False
+    return True
 
 
 def _told(change: BecameCoordinator | Following | SteppedDown | CoordinatorLost) -> str:

@@ -16,6 +16,7 @@ from engine.errors import ShardCorruptError
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
+MAX_PATH_LENGTH = 200  # of a file of a manifest; Windows takes 260 with the folder
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # a 200-layer model's is about 100 KB
 # A file of a manifest lies at most two folders below it, under plain names: never a way out.
 _PART = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
@@ -98,7 +99,7 @@ def sha256_of(data: bytes) -> str:
 
 def is_plain_path(path: str) -> bool:
     """Whether a manifest may name a file so."""
-    return _FILE_NAME.fullmatch(path) is not None
+    return len(path) <= MAX_PATH_LENGTH and _FILE_NAME.fullmatch(path) is not None
 
 
 def decode_manifest(data: bytes) -> Manifest:

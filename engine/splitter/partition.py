@@ -100,8 +100,9 @@ def ranges_from_cuts(cuts: Sequence[int], num_layers: int) -> tuple[LayerRange, 
         num_layers: Of the model, from 1.
 
     Raises:
-        UsageError: A cut is out of range, repeated, or smaller than the one before it; the
-            sentence names it.
+        UsageError: A cut is out of range; the sentence names it.
+
+    Cuts that do not ascend raise as ``check_ascending`` says.
     """
     for cut in cuts:
         if not 1 <= cut < num_layers:
@@ -109,14 +110,26 @@ def ranges_from_cuts(cuts: Sequence[int], num_layers: int) -> tuple[LayerRange, 
                 f"The cut {cut} is not between layers: with {num_layers} layers a cut must be "
                 f"from 1 to {num_layers - 1}."
             )
+    check_ascending(cuts)
+    ranges = tuple(LayerRange(start, stop) for start, stop in pairwise((0, *cuts, num_layers)))
+    check_partition(ranges, num_layers)
+    return ranges
+
+
+def check_ascending(cuts: Sequence[int]) -> None:
+    """Return if cuts follow each other upwards; says nothing of the model.
+
+    Args:
+        cuts: As given.
+
+    Raises:
+        UsageError: A cut is repeated, or smaller than the one before it; the sentence names it.
+    """
     for earlier, cut in pairwise(cuts):
         if cut == earlier:
             raise UsageError(f"The cut {cut} is given twice.")
         if cut < earlier:
             raise UsageError(f"The cut {cut} comes after {earlier}; cuts must ascend.")
-    ranges = tuple(LayerRange(start, stop) for start, stop in pairwise((0, *cuts, num_layers)))
-    check_partition(ranges, num_layers)
-    return ranges
 
 
 def partition_by_memory(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import Server, ServerConnection, broadcast, serve
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from engine.errors import (
     DaisyError,
@@ -227,6 +227,8 @@ async def open_websocket(address: str, ssl_context: ssl.SSLContext | None) -> We
         raise
     except OSError as exc:
         raise PeerUnreachableError(f"It can't be reached: {exc.strerror or exc}.") from exc
+    except (InvalidURI, ValueError) as exc:  # what the library or the resolver can't even read
+        raise PeerUnreachableError("It is no address.") from exc
     return Websocket(connection, address)
 
 

@@ -11,24 +11,29 @@ import sys
 import time
 from contextlib import suppress
 
+import msgspec
+import numpy as np
 import psutil
 import pytest
 
 from engine.cli.local_pool import PoolOptions
 from engine.cli.preparation import Division
+from engine.domain import LayerRange, MicroBatch, NodeId, SequenceId, SequenceStep
 from engine.errors import (
     DaisyError,
     PeerTimeoutError,
     PeerUnreachableError,
     StageProcessDiedError,
 )
-from engine.messages.codec import decode, encode_control
+from engine.messages.codec import decode, encode_control, encode_micro_batch
 from engine.messages.control import (
     Accepted,
     Cancel,
     ErrorReport,
     Finished,
+    Generate,
     Placement,
+    StageFailed,
     StagePlace,
     StageReady,
     TextDelta,
@@ -322,6 +327,73 @@ def test_a_peer_that_breaks_the_protocol_loses_its_connection_only(pool, frame):
 
     for stage in range(3):
         pool.run(misbehave(stage))
+    works(pool)
+
+
+@pytest.mark.parametrize("past", [[(1, 0, 1, 1)], [(1, 0, 1, 1)] * 999])
+def test_a_malformed_micro_batch_costs_its_sender_the_connection_not_the_stage(pool, past):
+    batch = MicroBatch(9, 1, (SequenceStep(SequenceId(1), 0, 1, 1),), np.zeros(1, np.int32))
+    frame = bytearray(encode_micro_batch(batch))
+    frame[-4:] = (-5).to_bytes(4, "little", signed=True)  # the only token id
+    told = bytes(frame) if len(past) == 1 else bytes(frame[:40])
+
+    async def misbehave(stage):
+        connection = await pool.connect(stage)
+        connection._websocket.write(told)  # past our own checks
+        with pytest.raises(DaisyError):
+            async with asyncio.timeout(5):
+                await connection.receive()
+
+    for stage in range(3):
+        pool.run(misbehave(stage))
+    works(pool)
+
+
+def test_a_part_of_no_kind_is_refused_and_the_node_stays(pool):
+    async def ask_oddly():
+        connection = await pool.connect(0)
+        content = [{"type": [], "text": "a"}]
+        asked = Generate(request_id="odd", messages=({"role": "user", "content": content},))
+        await connection.send(encode_control(asked))
+        async with asyncio.timeout(10):
+            answer = decode(await connection.receive())
+        assert isinstance(answer, ErrorReport)
+        assert answer.code == "usage"
+        await connection.close("Done.")
+
+    pool.run(ask_oddly())
+    works(pool)
+
+
+def place(**changes):
+    line = StagePlace(
+        node_id=NodeId("elsewhere"),
+        address="ws://127.0.0.1:9",
+        stage_index=0,
+        layers=LayerRange(0, 1),
+    )
+    return msgspec.structs.replace(line, **changes)
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [(), (place(),), (place(stage_index=7, node_id=NodeId("node-1")),)],
+    ids=["of nobody", "of another PC", "out of order"],
+)
+def test_a_placement_that_is_not_for_a_node_does_not_end_what_runs_there(pool, stages):
+    async def misplace(stage):
+        connection = await pool.connect(stage)
+        placed = Placement(
+            epoch=1, manifest_sha256="0" * 64, context_tokens=64, max_sequences=1, stages=stages
+        )
+        await connection.send(encode_control(placed))
+        async with asyncio.timeout(10):
+            answer = decode(await connection.receive())
+        assert isinstance(answer, StageFailed)
+        await connection.close("Done.")
+
+    for stage in range(3):
+        pool.run(misplace(stage))
     works(pool)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.cli.main import INTERRUPTED
+from engine.cli.main import INTERRUPTED, READER_LEFT
 from engine.errors import DaisyError
 
 README = Path(__file__).parents[2] / "README.md"
@@ -28,7 +28,7 @@ def documented():
 
 
 def test_every_status_is_documented_and_none_that_does_not_exist():
-    ours = {DONE, INTERRUPTED, *(error.exit_code for error in every_error())}
+    ours = {DONE, INTERRUPTED, READER_LEFT, *(error.exit_code for error in every_error())}
     assert set(documented()) == ours
 
 

@@ -126,7 +126,7 @@ def test_every_sampling_option_has_a_field_of_a_request():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], Division(num_stages=1)),
+        ([], Division(num_stages=1, is_asked=False)),
         (["--stages", "3"], Division(num_stages=3)),
         (["--cuts", "10,20"], Division(cuts=(10, 20))),
         (["--cuts", " 1, 2 "], Division(cuts=(1, 2))),
@@ -137,7 +137,7 @@ def test_a_division_is_stages_or_cuts(words, expected):
 
 
 def test_a_command_may_have_its_own_number_of_stages():
-    assert division(parse("demo"), 2) == Division(num_stages=2)
+    assert division(parse("demo"), 2) == Division(num_stages=2, is_asked=False)
     assert division(parse("demo", "--stages", "1"), 2) == Division(num_stages=1)
 
 

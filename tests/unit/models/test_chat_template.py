@@ -13,6 +13,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from engine.errors import ChatTemplateError, UsageError
 from engine.models import chat_template
+from engine.models.chat_messages import ContentForms, prepared
 from engine.models.chat_template import ChatTemplate
 from engine.models.clock_text import strftime_english
 from engine.models.files import open_folder
@@ -393,3 +394,10 @@ def test_a_broken_template_does_no_harm_until_it_is_used(own):
     template = own(chat_template_jinja="{% if %}")
     with pytest.raises(ChatTemplateError):
         template.render(HI, now=NOW)
+
+
+@pytest.mark.parametrize("kind", [[], {}, 1, None, True, ["text"]])
+def test_a_part_whose_kind_is_no_text_is_refused_not_looked_up(kind):
+    message = {"role": "user", "content": [{"type": kind, "text": "a"}]}
+    with pytest.raises(UsageError, match="Message 1 has a part of the type"):
+        prepared([message], ContentForms(takes_text=True, takes_parts=False))

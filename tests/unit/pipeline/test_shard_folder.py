@@ -1,5 +1,7 @@
 """A folder of shards, opened: what each stage is told to load, and what is found to be missing."""
 
+import random
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -39,6 +41,33 @@ def test_a_folder_is_named_by_the_hash_of_its_manifest(shared):
     assert shared.manifest_sha256 == sha256_of((shared.path / MANIFEST_NAME).read_bytes())
     assert [shard.layers for shard in shared.manifest.shards] == RANGES
     assert (shared.text_folder / "config.json").is_file()
+
+
+@pytest.mark.parametrize("layers", RANGES, ids=str)
+def test_a_shard_as_it_was_written_is_taken(shared, layers):
+    shared.verify(layers)
+
+
+def test_any_flipped_bit_is_found_and_the_file_named(shared, tmp_path):
+    """Sizes say nothing of it, and a golden step may pass by."""
+    shutil.copytree(shared.path, tmp_path / "copy")
+    folder = open_shard_folder(tmp_path / "copy")
+    rng = random.Random(7)
+    for entry in (folder.manifest.shards[1].weights, folder.manifest.shards[1].xml):
+        file = folder.path / entry.path
+        whole = file.read_bytes()
+        for _ in range(16):
+            spoilt = bytearray(whole)
+            bit = rng.randrange(8 * len(whole))
+            spoilt[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(spoilt)
+            with pytest.raises(ShardCorruptError, match="is not the file that was written"):
+                folder.verify(RANGES[1])
+        file.unlink()
+        with pytest.raises(ShardCorruptError, match="can't be read"):
+            folder.verify(RANGES[1])
+        file.write_bytes(whole)
+        folder.verify(RANGES[1])
 
 
 @pytest.mark.parametrize("layers", RANGES, ids=str)
