@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from datetime import datetime
 
@@ -162,6 +163,33 @@ def test_ctrl_c_while_the_chat_waits_for_a_question(data_dir):
         wait_gone(members, 0.5)
     assert status == 130
     assert seconds < 3
+    assert b"Traceback" not in err
+
+
+def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(data_dir):
+    with started("chat", *EXACT, "--ignore-eos", "--json", "--data", data_dir) as process:
+
+        def say(line):
+            process.stdin.write(line)
+            process.stdin.flush()
+
+        def next_event(name):
+            while (event := json.loads(process.stdout.readline()))["event"] != name:
+                pass
+            return event
+
+        next_event("stage")
+        say(b"Tell me a story.\n")
+        next_event("text")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        say(b"What is the capital of France?\n")
+        assert next_event("accepted")["prompt_tokens"] == 37  # nothing of the stopped turn is in it
+        next_event("text")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        status, _, _, err = interrupt_with_open_input(process)
+    assert status == 130
     assert b"Traceback" not in err
 
 

@@ -1,10 +1,10 @@
 """A folder of shards, opened: what each stage is told to load, and what is found to be missing."""
 
-import random
 import shutil
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from engine.domain import LayerRange
@@ -52,13 +52,13 @@ def test_any_flipped_bit_is_found_and_the_file_named(shared, tmp_path):
     """Sizes say nothing of it, and a golden step may pass by."""
     shutil.copytree(shared.path, tmp_path / "copy")
     folder = open_shard_folder(tmp_path / "copy")
-    rng = random.Random(7)
+    rng = np.random.default_rng(7)
     for entry in (folder.manifest.shards[1].weights, folder.manifest.shards[1].xml):
         file = folder.path / entry.path
         whole = file.read_bytes()
         for _ in range(16):
             spoilt = bytearray(whole)
-            bit = rng.randrange(8 * len(whole))
+            bit = int(rng.integers(8 * len(whole)))
             spoilt[bit // 8] ^= 1 << bit % 8
             file.write_bytes(spoilt)
             with pytest.raises(ShardCorruptError, match="is not the file that was written"):
