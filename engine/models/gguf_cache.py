@@ -155,7 +155,8 @@ def _convert_into(
 def _run_converter(
     gguf: Path, output: Path, progress: ProgressCallback, cancelled: Cancelled
 ) -> None:
-    order = ConversionOrder(str(gguf.absolute()), str(output.absolute()))
+    # As UTF-8, whatever the locale: the worker reads it so.
+    order = ConversionOrder(shown_path(gguf.absolute()), shown_path(output.absolute()))
     run_worker_blocking(
         "engine.models.gguf_conversion", order, Progress | Converted, progress, cancelled
     )
