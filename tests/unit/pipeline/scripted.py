@@ -67,7 +67,7 @@ class ScriptedChain:
     Attributes:
         scripts: What each sequence says, in order of opening; the last one for all others.
         events: What came, in order: ``("open", 1)``, ``("step", 1)``, ``("close", 1)``.
-        paused: While set, nothing is answered.
+        paused: While set, nothing is answered; ``go_on`` answers what came meanwhile.
         on_batch: What is done with a micro-batch.
     """
 
@@ -81,6 +81,14 @@ class ScriptedChain:
         self.on_batch = self.answer
         self.error: Exception | None = None
         self._lines: dict[int, tuple[int, ...]] = {}
+        self._kept: list[MicroBatch] = []
+
+    def go_on(self) -> None:
+        """Answer what was kept while paused, and what comes from now on."""
+        self.paused = False
+        kept, self._kept = self._kept, []
+        for batch in kept:
+            asyncio.get_running_loop().call_soon(self.on_batch, batch)
 
     async def submit(self, frame: bytes) -> None:
         await asyncio.sleep(0)
@@ -98,7 +106,9 @@ class ScriptedChain:
             case MicroBatch():
                 self.events += [("step", step.sequence_id) for step in message.steps]
                 self.batches.append(message)
-                if not self.paused:
+                if self.paused:
+                    self._kept.append(message)
+                else:
                     asyncio.get_running_loop().call_soon(self.on_batch, message)
 
     def answer(self, batch: MicroBatch) -> None:

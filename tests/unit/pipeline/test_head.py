@@ -260,9 +260,13 @@ def test_replies_run_side_by_side_in_one_batch(chat_text):
     chain = ScriptedChain([(*PARIS, END), (7042, 30, END), ENDLESS])
 
     async def scenario():
+        chain.paused = True
         async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
             for number, asker in enumerate(askers):
                 group.create_task(head.answer(question(f"r{number}", max_tokens=9), asker.send))
+            for asker in askers:
+                await asker.wait_for(Accepted)
+            chain.go_on()
 
     run(scenario())
     assert sorted(a.text for a in askers) == sorted([PARIS_TEXT, " Paris.", "." * 9])
@@ -275,9 +279,13 @@ def test_more_requests_than_places_wait_their_turn(chat_text):
 
     async def scenario():
         placed = placement(max_sequences=2)
+        chain.paused = True
         async with running_head(chat_text, chain, placed) as head, asyncio.TaskGroup() as group:
             for number, asker in enumerate(askers):
                 group.create_task(head.answer(question(f"r{number}"), asker.send))
+            for asker in askers:
+                await asker.wait_for(Accepted)
+            chain.go_on()
 
     run(scenario())
     assert [a.text for a in askers] == [PARIS_TEXT] * 5
@@ -311,10 +319,13 @@ def test_two_requests_of_the_same_name_are_told_apart_by_their_keys(chat_text):
 
     async def scenario():
         async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
+            chain.paused = True
             for key, asker in zip("ab", askers, strict=True):
                 group.create_task(head.answer(question("1", max_tokens=20), asker.send, key))
-            await askers[0].wait_for(TextDelta, 2)
+            for asker in askers:
+                await asker.wait_for(Accepted)
             head.cancel("b")
+            chain.go_on()
 
     run(scenario())
     assert [a.finished.finish_reason for a in askers] == ["length", "cancelled"]
@@ -365,9 +376,12 @@ def test_a_batch_that_fails_fails_its_own_requests_only(chat_text):
                     chain.answer(batch)
 
             chain.on_batch = on_batch
+            chain.paused = True  # else the first might end before the second begins
             task = group.create_task(_failure(head.answer(question("a"), unlucky.send)))
-            await unlucky.wait_for(TextDelta)
+            await unlucky.wait_for(Accepted)
             group.create_task(head.answer(question("b"), lucky.send))
+            await lucky.wait_for(Accepted)
+            chain.go_on()
             error = await task
             assert isinstance(error, InferenceError)
             assert error.what == "Stage 1: A NaN came out."
@@ -387,6 +401,7 @@ async def _failure(work):
 def test_a_stage_that_is_gone_fails_all_and_later_requests_get_the_reason(chat_text):
     askers = [Asker(), Asker()]
     chain = ScriptedChain([ENDLESS])
+    chain.paused = True
 
     async def scenario():
         async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
@@ -394,6 +409,9 @@ def test_a_stage_that_is_gone_fails_all_and_later_requests_get_the_reason(chat_t
                 group.create_task(_failure(head.answer(question(f"r{i}"), asker.send)))
                 for i, asker in enumerate(askers)
             ]
+            for asker in askers:
+                await asker.wait_for(Accepted)
+            chain.go_on()
             for asker in askers:
                 await asker.wait_for(TextDelta, 2)
             head.on_failure(stage_failed())
