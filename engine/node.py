@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from engine.messages.control import Message, StagePlace
+    from engine.messages.control import StagePlace
+    from engine.messages.message import Message
     from engine.pool.part import PoolOptions
     from engine.transport.connection import Connection
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from engine.errors import LocalProtocolError, RemoteProtocolError
-from engine.messages.control import CONTROL_TYPES, PROTOCOL_VERSION, Message, MessageType
+from engine.messages.control import CONTROL_TYPES, PROTOCOL_VERSION, MessageType
 from engine.messages.frames import (
     MAGIC,
     PREFIX,
@@ -34,6 +34,7 @@ from engine.messages.frames import (
     peek_header,
 )
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
+from engine.messages.message import Message
 from engine.messages.ranges import check_ranges
 
 if TYPE_CHECKING:

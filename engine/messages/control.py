@@ -10,8 +10,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-import msgspec
-
 from engine.domain import (
     ComputeMode,
     KVUsage,
@@ -21,15 +19,31 @@ from engine.domain import (
     StageDescription,
     StageKind,
 )
-from engine.messages.pool import Heartbeat, NodeReport, PoolStatus
+from engine.messages.message import Message
+from engine.messages.pool import Heartbeat, NodeReport, PoolStatus, Stamp
+from engine.messages.pool_control import (
+    AskChunk,
+    AskChunkList,
+    AskChunksThere,
+    ChunksThere,
+    DeploymentChanged,
+    DeploymentKnown,
+    DeploymentReport,
+    EndPlacement,
+    KeepModel,
+    LoadModel,
+    MakeWish,
+    ModelSplit,
+    ProgressReported,
+    SplitModel,
+    UnloadModel,
+    WarmedUp,
+    WarmUp,
+)
 from engine.sampling.parameters import SamplingParameters
 
 PROTOCOL_VERSION = 1
 SHARD_FORMAT = 1
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every control message is: plain data, no behaviour."""
 
 
 # ---- any connection -------------------------------------------------------------------------
@@ -96,6 +110,7 @@ class Placement(Message, frozen=True):
     context_tokens: int  # per sequence
     max_sequences: int
     stages: tuple[StagePlace, ...]
+    stamp: Stamp | None = None  # None only for nodes that are in no pool
 
 
 class StageReady(Message, frozen=True):
@@ -162,6 +177,8 @@ class Generate(Message, frozen=True):
     ignore_eos: bool = False
     sampling: SamplingParameters = SamplingParameters()
     seed_given: bool = False  # False: the head draws a seed
+    committed_ids: tuple[int, ...] = ()  # of an answer that goes on: what the asker has already
+    next_number: int = 0  # of its next ``TextDelta``
 
 
 class Accepted(Message, frozen=True):
@@ -191,6 +208,20 @@ class Finished(Message, frozen=True):
     ttft_s: float | None
     decode_s: float  # first token delivered to last token delivered
     chain_compute_ms: float  # mean time the stages computed for one decode pass, all together
+
+
+class AnswerInterrupted(Message, frozen=True):
+    """A PC was lost; the answer waits until the others go on with it."""
+
+    request_id: str
+    what: str  # one sentence
+
+
+class AnswerResumed(Message, frozen=True):
+    """The answer goes on where it was."""
+
+    request_id: str
+    pause_s: float
 
 
 class Cancel(Message, frozen=True):
@@ -302,6 +333,8 @@ class MessageType(IntEnum):
     TEXT_DELTA = 34
     FINISHED = 36
     CANCEL = 38
+    ANSWER_INTERRUPTED = 39
+    ANSWER_RESUMED = 41
     NODE_HEARTBEAT = 40
     NODE_REPORTED = 42
     ASK_POOL_STATUS = 44
@@ -312,8 +345,27 @@ class MessageType(IntEnum):
     REPORT_KV_USAGE = 64
     KV_USAGE_REPORT = 66
     SHUTDOWN = 68
+    LOAD_MODEL = 70
+    UNLOAD_MODEL = 72
+    DEPLOYMENT_REPORT = 74
+    MAKE_WISH = 76
+    DEPLOYMENT_CHANGED = 78
+    DEPLOYMENT_KNOWN = 80
+    KEEP_MODEL = 82
+    SPLIT_MODEL = 84
+    MODEL_SPLIT = 86
+    WARM_UP = 88
+    WARMED_UP = 90
+    END_PLACEMENT = 92
+    PROGRESS_REPORTED = 95
+    ASK_CHUNK_LIST = 100
+    ASK_CHUNKS_THERE = 102
+    CHUNKS_THERE = 104
+    ASK_CHUNK = 106
     MICRO_BATCH = 0x100
     SAMPLED_TOKENS = 0x102
+    CHUNK_LIST = 0x104
+    CHUNK = 0x106
 
 
 CONTROL_TYPES: dict[MessageType, type[Message]] = {
@@ -333,6 +385,8 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.TEXT_DELTA: TextDelta,
     MessageType.FINISHED: Finished,
     MessageType.CANCEL: Cancel,
+    MessageType.ANSWER_INTERRUPTED: AnswerInterrupted,
+    MessageType.ANSWER_RESUMED: AnswerResumed,
     MessageType.NODE_HEARTBEAT: NodeHeartbeat,
     MessageType.NODE_REPORTED: NodeReported,
     MessageType.ASK_POOL_STATUS: AskPoolStatus,
@@ -343,4 +397,21 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.REPORT_KV_USAGE: ReportKVUsage,
     MessageType.KV_USAGE_REPORT: KVUsageReport,
     MessageType.SHUTDOWN: Shutdown,
+    MessageType.LOAD_MODEL: LoadModel,
+    MessageType.UNLOAD_MODEL: UnloadModel,
+    MessageType.DEPLOYMENT_REPORT: DeploymentReport,
+    MessageType.MAKE_WISH: MakeWish,
+    MessageType.DEPLOYMENT_CHANGED: DeploymentChanged,
+    MessageType.DEPLOYMENT_KNOWN: DeploymentKnown,
+    MessageType.KEEP_MODEL: KeepModel,
+    MessageType.SPLIT_MODEL: SplitModel,
+    MessageType.MODEL_SPLIT: ModelSplit,
+    MessageType.WARM_UP: WarmUp,
+    MessageType.WARMED_UP: WarmedUp,
+    MessageType.END_PLACEMENT: EndPlacement,
+    MessageType.PROGRESS_REPORTED: ProgressReported,
+    MessageType.ASK_CHUNK_LIST: AskChunkList,
+    MessageType.ASK_CHUNKS_THERE: AskChunksThere,
+    MessageType.CHUNKS_THERE: ChunksThere,
+    MessageType.ASK_CHUNK: AskChunk,
 }

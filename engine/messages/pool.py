@@ -79,6 +79,12 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     uptime_s: float
     layers: LayerRange | None  # of the stage it holds
     model: str | None  # whose
+    port: int = 0  # where it listens, on each of its addresses
+    kept_models: tuple[str, ...] = ()  # SHA-256 of models it has all files of: it can cut them
+    epoch: int = 0  # of the placement its stage belongs to; 0 for none
+    layer_ms: float | None = None  # one token through one of its layers, as its stage measures it
+    link_kind: str | None = None  # "wired" or "wireless"; None where that isn't known
+    on_battery: bool = False
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

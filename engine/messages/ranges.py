@@ -13,7 +13,7 @@ import msgspec
 
 from engine.domain import LayerRange
 from engine.errors import UsageError
-from engine.messages.control import Generate, Message
+from engine.messages.control import Generate
 from engine.messages.limits import (
     MAX_COUNTER,
     MAX_ID_LENGTH,
@@ -23,6 +23,7 @@ from engine.messages.limits import (
     MAX_TOKEN_ID,
     MAX_U32,
 )
+from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
 
 if TYPE_CHECKING:

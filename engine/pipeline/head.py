@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.domain import SampledTokens
-    from engine.messages.control import Generate, Message, Placement, StageFailed
+    from engine.messages.control import Generate, Placement, StageFailed
+    from engine.messages.message import Message
     from engine.pipeline.chat_text import ChatText
     from engine.pipeline.reply import Reply
     from engine.sampling.parameters import SamplingParameters

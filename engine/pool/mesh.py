@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.domain import NodeId
-    from engine.messages.control import Message
+    from engine.messages.message import Message
     from engine.messages.pool import Heartbeat, NodeReport
     from engine.pool.discovery import Discovery
     from engine.pool.node_facts import NodeFacts

@@ -30,7 +30,7 @@ from engine.stages.loading import load_stage
 from engine.stages.token_history import TokenHistory
 
 if TYPE_CHECKING:
-    from engine.messages.control import Message
+    from engine.messages.message import Message
     from engine.stages.process import FramePipe
     from engine.stages.stage import Stage
 

@@ -21,11 +21,11 @@ from engine.messages.codec import (
 )
 from engine.messages.control import (
     Generate,
-    Message,
     MessageType,
     OpenSequence,
     TextDelta,
 )
+from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
 from engine.transport.session import Session
 from tests.unit.messages.examples import CONTROL, MICRO_BATCH, SAMPLED_TOKENS

@@ -29,7 +29,6 @@ from engine.messages.control import (
     Hello,
     KVUsageReport,
     LoadShard,
-    Message,
     MessageType,
     NodeHeartbeat,
     NodeLeaves,
@@ -47,6 +46,7 @@ from engine.messages.control import (
     StageReady,
     TextDelta,
 )
+from engine.messages.message import Message
 from engine.messages.pool import (
     Heartbeat,
     NodeReport,

@@ -27,13 +27,13 @@ from engine.messages.control import (
     CONTROL_TYPES,
     Generate,
     Goodbye,
-    Message,
     MessageType,
     OpenSequence,
     Ping,
     TextDelta,
 )
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
+from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
 from tests.unit.messages.examples import COMPUTE_US, CONTROL, MICRO_BATCH, SAMPLED_TOKENS
 
