@@ -34,11 +34,11 @@ from engine.messages.frames import (
     peek_header,
 )
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
-from engine.messages.message import Message
 from engine.messages.ranges import check_ranges
 
 if TYPE_CHECKING:
     from engine.domain import MicroBatch, SampledTokens
+    from engine.messages.message import Message
 
 __all__ = [
     "FrameHead",

@@ -23,11 +23,12 @@ from engine.messages.limits import (
     MAX_TOKEN_ID,
     MAX_U32,
 )
-from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
 
 if TYPE_CHECKING:
     from collections.abc import Sized
+
+    from engine.messages.message import Message
 
 _HIGHEST = {
     "epoch": MAX_U32,

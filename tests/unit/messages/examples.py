@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from engine.domain import (
@@ -46,7 +48,6 @@ from engine.messages.control import (
     StageReady,
     TextDelta,
 )
-from engine.messages.message import Message
 from engine.messages.pool import (
     Heartbeat,
     NodeReport,
@@ -57,6 +58,9 @@ from engine.messages.pool import (
     Versions,
 )
 from engine.sampling.parameters import SamplingParameters
+
+if TYPE_CHECKING:
+    from engine.messages.message import Message
 
 DESCRIPTION = StageDescription(
     layers=LayerRange(0, 15),
