@@ -12,7 +12,6 @@ from typing import Literal
 
 from engine.domain import (
     ComputeMode,
-    KVUsage,
     LayerRange,
     NodeId,
     SequenceId,
@@ -39,6 +38,13 @@ from engine.messages.pool_control import (
     UnloadModel,
     WarmedUp,
     WarmUp,
+)
+from engine.messages.stage_control import (
+    KVUsageReport,
+    LoadShard,
+    ReportKVUsage,
+    ShardLoaded,
+    Shutdown,
 )
 from engine.sampling.parameters import SamplingParameters
 
@@ -259,59 +265,6 @@ class PoolStatusReport(Message, frozen=True):
     """The answer to ``AskPoolStatus``."""
 
     status: PoolStatus
-
-
-# ---- node and its stage process (a pipe) -----------------------------------------------------
-
-
-class GoldenStep(Message, frozen=True):
-    """Where the golden vectors lie: raw little-endian float32 ``[num_tokens, width]``."""
-
-    token_ids: tuple[int, ...]
-    input_path: str | None  # hidden states before the first own layer; None on the first stage
-    output_path: str  # hidden states after the last own layer, or the last row's logits
-    max_relative_error: float
-
-
-class LoadShard(Message, frozen=True):
-    """First message to a stage process: load this, in this way."""
-
-    xml_path: str
-    layers: LayerRange
-    is_first: bool
-    is_last: bool
-    hidden_size: int
-    vocab_size: int
-    device: str
-    kind: StageKind
-    mode: ComputeMode
-    num_threads: int | None
-    max_tokens: int  # KV room over all sequences together
-    sliding_window: int | None  # the smallest window of any own layer
-    cache_dir: str | None
-    golden: GoldenStep | None
-    max_sequences: int = 1  # at once; each may leave one KV block partly empty
-    precision: str | None = None  # fast mode: instead of the device's own choice
-
-
-class ShardLoaded(Message, frozen=True):
-    """The stage process is ready for batches."""
-
-    description: StageDescription
-
-
-class ReportKVUsage(Message, frozen=True):
-    """Ask the stage process how full it is; answered by ``KVUsageReport``."""
-
-
-class KVUsageReport(Message, frozen=True):
-    """The answer to ``ReportKVUsage``."""
-
-    usage: KVUsage
-
-
-class Shutdown(Message, frozen=True):
-    """End in good order."""
 
 
 class MessageType(IntEnum):

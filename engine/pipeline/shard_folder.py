@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelNotFoundError, ShardCorruptError, UnsupportedModelError
-from engine.messages.control import GoldenStep, LoadShard
+from engine.messages.stage_control import GoldenStep, LoadShard
 from engine.models.shown_path import shown_path
 from engine.splitter.manifest import (
     MANIFEST_NAME,

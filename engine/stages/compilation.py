@@ -15,7 +15,7 @@ from engine.stages.ir_files import check_ir_files
 if TYPE_CHECKING:
     import openvino as ov
 
-    from engine.messages.control import LoadShard
+    from engine.messages.stage_control import LoadShard
 
 _FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
 # What a stage can feed, with the rank each must have.

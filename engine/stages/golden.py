@@ -17,7 +17,7 @@ from engine.errors import GoldenStepError, InferenceError, ModelFileError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from engine.messages.control import GoldenStep
+    from engine.messages.stage_control import GoldenStep
     from engine.stages.stage import Stage
 
 # No head gives it out: sequence ids count up from 0.

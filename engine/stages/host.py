@@ -20,14 +20,8 @@ from engine.errors import (
     rebuilt,
 )
 from engine.messages.codec import decode, encode_control, peek_type
-from engine.messages.control import (
-    ErrorReport,
-    KVUsageReport,
-    LoadShard,
-    MessageType,
-    ReportKVUsage,
-    ShardLoaded,
-)
+from engine.messages.control import ErrorReport, MessageType
+from engine.messages.stage_control import KVUsageReport, LoadShard, ReportKVUsage, ShardLoaded
 from engine.process_ending import describe_ending, is_arithmetic_fault, last_line
 from engine.stages.memory_pressure import num_oom_kills
 from engine.stages.process_pipes import ProcessPipes, start_process

@@ -15,7 +15,7 @@ from engine.stages.stateful import StatefulStage
 from engine.stages.stateful_loading import load_stateful
 
 if TYPE_CHECKING:
-    from engine.messages.control import GoldenStep, LoadShard
+    from engine.messages.stage_control import GoldenStep, LoadShard
     from engine.stages.stage import Stage
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from engine.domain import KVUsage, MicroBatch, SequenceId, SequenceStep
-    from engine.messages.control import LoadShard
+    from engine.messages.stage_control import LoadShard
 
 _STEP_TOKENS = 8  # of a call after the first
 _MAX_PROMPT_TOKENS = 1024

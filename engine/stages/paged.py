@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from engine.domain import KVUsage, MicroBatch, SequenceId
-    from engine.messages.control import LoadShard
+    from engine.messages.stage_control import LoadShard
 
 _BLOCK_AXIS = 2  # of a value cache, [blocks, kv_heads, block_tokens, head_size]
 

@@ -15,13 +15,10 @@ from engine.messages.codec import (
     encode_sampled_tokens,
     peek_batch,
 )
-from engine.messages.control import (
-    BatchFailed,
-    CloseSequence,
-    ErrorReport,
+from engine.messages.control import BatchFailed, CloseSequence, ErrorReport, OpenSequence
+from engine.messages.stage_control import (
     KVUsageReport,
     LoadShard,
-    OpenSequence,
     ReportKVUsage,
     ShardLoaded,
     Shutdown,

@@ -15,7 +15,7 @@ from engine.stages.stateful import StatefulStage
 if TYPE_CHECKING:
     import openvino as ov
 
-    from engine.messages.control import LoadShard
+    from engine.messages.stage_control import LoadShard
 
 BLOCK_TOKENS = 32  # only for counting: the plugin grows its caches as it likes
 _U8_SCALE_BYTES = 8  # a scale and a zero point per token and head

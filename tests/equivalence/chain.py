@@ -10,7 +10,7 @@ import numpy as np
 import openvino as ov
 
 from engine.domain import LayerRange, MicroBatch, SequenceId, SequenceStep, StageKind
-from engine.messages.control import LoadShard
+from engine.messages.stage_control import LoadShard
 from engine.splitter.cut import cut_shard
 from engine.splitter.paged_support import probe_paged_support
 from engine.stages.loading import load_stage

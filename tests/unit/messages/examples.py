@@ -26,11 +26,8 @@ from engine.messages.control import (
     ErrorReport,
     Finished,
     Generate,
-    GoldenStep,
     Goodbye,
     Hello,
-    KVUsageReport,
-    LoadShard,
     MessageType,
     NodeHeartbeat,
     NodeLeaves,
@@ -40,9 +37,6 @@ from engine.messages.control import (
     Placement,
     Pong,
     PoolStatusReport,
-    ReportKVUsage,
-    ShardLoaded,
-    Shutdown,
     StageFailed,
     StagePlace,
     StageReady,
@@ -56,6 +50,14 @@ from engine.messages.pool import (
     Preference,
     Term,
     Versions,
+)
+from engine.messages.stage_control import (
+    GoldenStep,
+    KVUsageReport,
+    LoadShard,
+    ReportKVUsage,
+    ShardLoaded,
+    Shutdown,
 )
 from engine.sampling.parameters import SamplingParameters
 

@@ -9,7 +9,7 @@ import numpy as np
 import openvino as ov
 
 from engine.domain import LayerRange, MicroBatch, SequenceId, SequenceStep
-from engine.messages.control import LoadShard
+from engine.messages.stage_control import LoadShard
 
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 EXACT = {

@@ -9,7 +9,7 @@ import pytest
 
 from engine.domain import LayerRange
 from engine.errors import GoldenStepError, ModelFileError
-from engine.messages.control import GoldenStep
+from engine.messages.stage_control import GoldenStep
 from engine.splitter.analysis import analyse
 from engine.splitter.cut import cut_shard
 from engine.stages.golden import relative_error
