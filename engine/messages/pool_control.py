@@ -36,6 +36,7 @@ class DeploymentReport(Message, frozen=True):
     deployment: Deployment | None
     progress: tuple[NodeProgress, ...] = ()
     trouble: Trouble | None = None  # the asked node's own, before there is a deployment
+    wish_id: str | None = None  # of what this asker asked for; None before it is a wish
 
 
 # ---- between the nodes of a pool: what is to run ---------------------------------------------
