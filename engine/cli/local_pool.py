@@ -12,21 +12,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import engine
+from engine.cli.asker_endpoint import open_asker_endpoint
 from engine.config import NODE_START_DEADLINE_S, NODE_STOP_DEADLINE_S, PLACEMENT_DEADLINE_S
 from engine.domain import ComputeMode, NodeId, StageKind
 from engine.errors import PeerTimeoutError, RemoteProtocolError, StageError, rebuilt
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import (
-    PROTOCOL_VERSION,
-    SHARD_FORMAT,
-    Hello,
     Placement,
     StageFailed,
     StagePlace,
     StageReady,
 )
-from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -194,49 +190,6 @@ async def _end(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-@asynccontextmanager
-async def open_asker_endpoint() -> AsyncIterator[Endpoint]:
-    """An asker's side of connections, with a group of its own that ends with the context.
-
-    Yields:
-        It.
-    """
-    hello = Hello(
-        protocol_version=PROTOCOL_VERSION,
-        product_version=engine.__version__,
-        shard_format=SHARD_FORMAT,
-        node_id=NodeId("asker"),
-        role="asker",
-    )
-    opened: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
-    closing = asyncio.Event()
-
-    async def hold() -> None:
-        async with asyncio.TaskGroup() as group:
-            opened.set_result(Endpoint(hello, group))
-            await closing.wait()
-            raise _ClosedError
-
-    async with asyncio.TaskGroup() as outer:
-        holder = outer.create_task(_quietly(hold()))
-        try:
-            yield await opened
-        finally:
-            closing.set()
-            await asyncio.wait([holder])
-
-
-class _ClosedError(Exception):
-    """Ends a task group and everything in it."""
-
-
-async def _quietly(coroutine) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
-    try:
-        await coroutine
-    except* _ClosedError:
-        pass
 
 
 def _placement(folder: ShardFolder, options: PoolOptions, nodes: Sequence[LocalNode]) -> Placement:

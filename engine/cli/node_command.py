@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.cli.arguments import data_dir
-from engine.cli.local_pool import open_asker_endpoint
+from engine.cli.asker_endpoint import open_asker_endpoint
 from engine.errors import PeerUnreachableError, RemoteProtocolError, UsageError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import AskPoolStatus, PoolStatusReport

@@ -1,0 +1,149 @@
+"""How far loading a model is, in five phases and a line for each PC; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.cli.amounts import amount_of, duration, rate, time_left
+from engine.cli.pace import Pace, seconds_left
+from engine.cli.plan_table import names_of, short
+from engine.cli.shown_text import padded, printable, width
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.domain import NodeId
+    from engine.messages.deployment import Deployment, NodeProgress, Step
+    from engine.messages.pool_control import DeploymentReport
+
+PHASES: tuple[Step, ...] = ("convert", "split", "push", "compile", "warm-up")
+_BAR_CELLS = 20
+_ORDER = {step: number for number, step in enumerate(PHASES)}
+# Of the phases of the record that are one of ours, or lie between two; "failed" changes nothing.
+_OF_PHASE = {"planning": 1, "splitting": 1, "warming": 4, "ready": len(PHASES)}
+
+
+class LoadView:
+    """What is known of one loading, and its lines.
+
+    Knows nothing of terminals: whoever shows the lines decides how often.
+    """
+
+    def __init__(self, names: Mapping[NodeId, str], began_s: float) -> None:
+        """Begin; nothing was reported.
+
+        Args:
+            names: Of the pool's PCs, printable, as far as they are known.
+            began_s: When it was asked for.
+        """
+        self._names = dict(names)
+        self._began_s = began_s
+        self._epoch = 0
+        self._current = _ORDER["convert"]
+        self._is_running = True
+        self._steps: dict[tuple[NodeId, Step], NodeProgress] = {}
+        self._paces: dict[tuple[NodeId, Step], Pace] = {}
+
+    def see(self, report: DeploymentReport, now_s: float, *, is_recorded: bool) -> None:
+        """Take note of a report.
+
+        Args:
+            report: The newest.
+            now_s: On the clock of ``began_s``.
+            is_recorded: Whether its record is of the wish that is watched.
+        """
+        record = report.deployment if is_recorded else None
+        if record is not None:
+            self._names |= names_of(record.plan)
+            if record.epoch != self._epoch:
+                self._forget_placement(record.epoch)
+        for step in report.progress:
+            if step.step != "keep" and step.epoch in {0, self._epoch}:
+                self._take(step, now_s)
+        self._is_running = record is None or record.phase in {"splitting", "loading", "warming"}
+        self._current = self._phase_now(record)
+
+    def lines(self, now_s: float) -> list[str]:
+        """Return everything, for a terminal that is drawn again and again.
+
+        Args:
+            now_s: Now.
+        """
+        return [self._heading(now_s), *(f"  {line}" for line in self.node_lines(now_s))]
+
+    def node_lines(self, now_s: float) -> list[str]:
+        """Return a line for each PC that does something.
+
+        Args:
+            now_s: Now.
+        """
+        newest = self._newest()
+        longest = max((width(self._name(node)) for node in newest), default=0)
+        return [
+            f"{padded(self._name(node), longest)}  {self._step_text(step, now_s)}"
+            for node, step in newest.items()
+        ]
+
+    # ---- what is known -------------------------------------------------------------------------
+
+    def _forget_placement(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._steps = {key: step for key, step in self._steps.items() if step.epoch == 0}
+        self._paces = {key: pace for key, pace in self._paces.items() if key in self._steps}
+
+    def _take(self, step: NodeProgress, now_s: float) -> None:
+        key = (step.node_id, step.step)
+        self._steps[key] = step
+        self._paces.setdefault(key, Pace()).see(step.done, now_s)
+
+    def _phase_now(self, record: Deployment | None) -> int:
+        """Return the number of the phase that runs, or of the one that comes next."""
+        if record is None:
+            return _ORDER["convert"]
+        if record.phase != "loading":
+            return _OF_PHASE.get(record.phase, self._current)
+        newest = self._newest()
+        working = [newest[s.node_id].step for s in record.stages if s.node_id in newest]
+        has_all = len(working) == len(record.stages) and not {"push", "split"} & set(working)
+        return _ORDER["compile" if has_all else "push"]
+
+    def _newest(self) -> dict[NodeId, NodeProgress]:
+        """Return the latest step of each PC, in the order in which they were heard of."""
+        newest: dict[NodeId, NodeProgress] = {}
+        for (node, _), step in self._steps.items():
+            known = newest.get(node)
+            if known is None or _ORDER[step.step] >= _ORDER[known.step]:
+                newest[node] = step
+        return newest
+
+    def _name(self, node: NodeId) -> str:
+        return self._names.get(node) or short(node)
+
+    # ---- how it is shown -----------------------------------------------------------------------
+
+    def _heading(self, now_s: float) -> str:
+        marks = [self._mark(number) + f" {phase}" for number, phase in enumerate(PHASES)]
+        return "  ".join(marks) + f"   {duration(now_s - self._began_s)}"
+
+    def _mark(self, number: int) -> str:
+        if number == self._current and self._is_running:
+            return "[>]"
+        return "[x]" if number < self._current else "[ ]"
+
+    def _step_text(self, step: NodeProgress, now_s: float) -> str:
+        words = [f"{step.step:<7}"]
+        if step.total > 0:
+            share = min(1.0, step.done / step.total)
+            filled = int(share * _BAR_CELLS)
+            words.append(f"[{'#' * filled}{'.' * (_BAR_CELLS - filled)}] {int(share * 100):3d}%")
+        words.append(amount_of(step.done, step.total, step.unit))
+        is_done = 0 < step.total <= step.done
+        per_s = step.rate_per_s or self._paces[step.node_id, step.step].rate_per_s(now_s)
+        if not is_done and per_s and per_s > 0:
+            words.append(rate(per_s, step.unit))
+        left = seconds_left(step.done, step.total, per_s)
+        if left is not None and not is_done:
+            words.append(f"{time_left(left)} left")
+        if step.detail and not is_done:
+            words.append(printable(step.detail))
+        return "  ".join(words)
