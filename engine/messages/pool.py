@@ -85,6 +85,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     layer_ms: float | None = None  # one token through one of its layers, as its stage measures it
     link_kind: str | None = None  # "wired" or "wireless"; None where that isn't known
     on_battery: bool = False
+    active_requests: int = 0  # that it answers or relays now
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.errors import (
@@ -22,8 +21,11 @@ from engine.errors import (
 from engine.messages.codec import encode_control
 from engine.messages.control import NodeHeartbeat, NodeLeaves, NodeReported
 from engine.pool.actions import BecameCoordinator, CoordinatorLost, Following, Persist, SteppedDown
+from engine.pool.dialling import Targets
+from engine.pool.membership import alive, gone
 from engine.pool.participant import TICK_EVERY_S, Broadcast
 from engine.pool.peer_address import PeerAddress
+from engine.pool.sessions import Sessions, is_dialled, remote_of
 from engine.pool.sightings import AdaptersChanged, Appeared, Candidate, CloneSeen, Vanished
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from engine.domain import NodeId
     from engine.messages.message import Message
     from engine.messages.pool import Heartbeat, NodeReport
+    from engine.pool.actions import Change
+    from engine.pool.dialling import Key, Target
     from engine.pool.discovery import Discovery
     from engine.pool.node_facts import NodeFacts
     from engine.pool.node_folder import NodeFolder
@@ -43,37 +47,22 @@ if TYPE_CHECKING:
     Attend = Callable[[Connection], Awaitable[None]]
 
 REPORT_EVERY_S = 5.0
-SEND_WITHIN_S = 0.5  # to a peer whose buffer is full; a heartbeat is due every second
-FIRST_RETRY_S = 1.0
-LAST_RETRY_S = 15.0
-YIELD_S = 2.0  # the node with the higher id waits this long for the other one to dial
-MAX_TARGETS = 64  # a pool has 16; more announcements are somebody's game
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Target:
-    """A node worth dialling, or an address whose node is not known yet."""
-
-    addresses: tuple[PeerAddress, ...]
-    next_try_s: float
-    retry_s: float = FIRST_RETRY_S
-    is_dialling: bool = False
-    problem: str | None = None
-
-
-@dataclass(slots=True)
-class _Session:
-    """What is known through the sessions with one node."""
-
-    connections: list[Connection] = field(default_factory=list)
 
 
 class Mesh:
     """This node's place in the pool.
 
     Thread: the node's loop.
+
+    Attributes:
+        on_change: Called in the loop whenever a session opened or ended, a report came, or the
+            membership or the office changed. It must return at once.
+        on_office: Awaited for every change of office, in order. Until it returns no heartbeat
+            goes out, so it must not wait for another node.
+        coordinator_since_s: When the coordinator took office as far as seen; None without one.
+        clone_run_ids: Starts of other PCs that announce this one's identity.
     """
 
     def __init__(
@@ -95,34 +84,104 @@ class Mesh:
         """
         self.participant = participant
         self.discovery = discovery
+        self.on_change: Callable[[], None] | None = None
+        self.on_office: Callable[[Change], Awaitable[None]] | None = None
         self.coordinator_since_s: float | None = None
         self.clone_run_ids: set[str] = set()
         self._endpoint = endpoint
         self._folder = folder
         self._facts = facts
-        self._targets: dict[NodeId | PeerAddress, _Target] = {}
-        self._sessions: dict[NodeId, _Session] = {}
+        self._targets = Targets(participant.identity.node_id)
+        self._sessions = Sessions()
         self._reports: dict[NodeId, NodeReport] = {}  # outlive the sessions: names of who is gone
         self._outputs: deque[Output] = deque()
         self._has_outputs = asyncio.Event()
+        self._seen: object = None  # what was last told by ``on_change`` of members and office
         self._loop = asyncio.get_running_loop()
 
-    # ---- what others may know -------------------------------------------------------------------
+    # ---- what is known of the others ------------------------------------------------------------
 
-    def report_of(self, node_id: NodeId) -> NodeReport | None:
-        """Return what a node last told of itself; None if it has not."""
-        return self._reports.get(node_id)
+    def reachable(self) -> frozenset[NodeId]:
+        """Return the other nodes that have a lease and a session that is open."""
+        lives = alive(self.participant.membership, self._loop.time())
+        return frozenset(life.heartbeat.node_id for life in lives) & self._sessions.node_ids
+
+    def reports(self) -> dict[NodeId, NodeReport]:
+        """Return what each other node last told of itself, also of those that are gone."""
+        return dict(self._reports)
+
+    def incarnation_of(self, node_id: NodeId) -> int | None:
+        """Return which start of a node is a member; None where none is or was lately."""
+        member = self.participant.membership.members.get(node_id)
+        return None if member is None else member.life.heartbeat.incarnation
 
     def round_trip_s(self, node_id: NodeId) -> float | None:
         """Return the round trip to a node, in seconds; None before the first was measured."""
-        session = self._sessions.get(node_id)
-        trips = [c.round_trip_s for c in session.connections] if session is not None else []
-        return min((trip for trip in trips if trip is not None), default=None)
+        return self._sessions.round_trip_s(node_id)
+
+    def address_of(self, node_id: NodeId) -> str | None:
+        """Return where a node listens, as seen from here: ``ws://host:port``; None if unknown.
+
+        The address its oldest session goes to comes first, then what it announced.
+        """
+        addresses = self._addresses_of(node_id)
+        return f"ws://{addresses[0]}" if addresses else None
+
+    def _addresses_of(self, node_id: NodeId) -> tuple[PeerAddress, ...]:
+        open_ones = (self._way(connection) for connection in self._sessions.of(node_id))
+        seen = tuple(way for way in open_ones if way is not None)
+        return tuple(dict.fromkeys(seen + self._targets.addresses_of(node_id)))
+
+    def _way(self, connection: Connection) -> PeerAddress | None:
+        """Return where the other end of a connection listens; None where it hasn't said."""
+        remote = remote_of(connection)
+        if is_dialled(connection):
+            return remote
+        report = self._reports.get(connection.peer.node_id)
+        if report is not None and report.port:
+            return PeerAddress(remote.host, report.port)
+        announced = self._targets.addresses_of(connection.peer.node_id)
+        return next((a for a in announced if a.host == remote.host), None)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Why nodes that were named can't be reached, one sentence each."""
-        return tuple(t.problem for t in self._targets.values() if t.problem is not None)
+        return self._targets.problems
+
+    # ---- what goes out --------------------------------------------------------------------------
+
+    async def send_to(self, node_id: NodeId, message: Message) -> bool:
+        """Send to a node, over its oldest session that still takes it.
+
+        Args:
+            node_id: Whom.
+            message: What.
+
+        Returns:
+            Whether a session took it; the node may be gone all the same before it arrives.
+
+        Cancellation: safe; it may be sent all the same.
+        """
+        return await self._sessions.send_to(node_id, message)
+
+    async def send_all(self, message: Message) -> None:
+        """Send to every other node once.
+
+        Args:
+            message: What.
+        """
+        await self._sessions.send_all(message)
+
+    async def report_now(self) -> None:
+        """Tell everybody what this node is and has: it has just changed."""
+        await self.send_all(self._report())
+
+    async def leave(self) -> None:
+        """Tell everybody that this node goes, so that nobody waits for its lease to run out."""
+        await self.send_all(NodeLeaves(incarnation=self.participant.identity.incarnation))
+
+    def _report(self) -> NodeReported:
+        return NodeReported(report=self._facts.report())
 
     # ---- tasks ----------------------------------------------------------------------------------
 
@@ -141,58 +200,43 @@ class Mesh:
             group.create_task(self._report_loop())
             group.create_task(self._perform_loop())
 
-    async def leave(self) -> None:
-        """Tell everybody that this node goes, so that nobody waits for its lease to run out."""
-        await self._send_all(NodeLeaves(incarnation=self.participant.identity.incarnation))
-
     async def _follow_discovery(self) -> None:
         while True:
-            self._take(await self.discovery.next_event())
+            await self._take(await self.discovery.next_event())
 
-    def _take(self, event: DiscoveryEvent) -> None:
+    async def _take(self, event: DiscoveryEvent) -> None:
         now_s = self._loop.time()
         match event:
             case Appeared():
-                yields = self.participant.identity.node_id > event.node_id
                 addresses = tuple(PeerAddress(host, event.port) for host in event.addresses)
-                self._aim(event.node_id, addresses, now_s + (YIELD_S if yields else 0.0))
+                self._targets.announced(event.node_id, addresses, now_s)
+            case Candidate(source="manual"):
+                self._targets.given(event.address, now_s)
             case Candidate():
-                self._aim(event.address, (event.address,), now_s)
+                self._targets.known(event.address, now_s)
             case Vanished():
-                self._targets.pop(event.node_id, None)
+                self._targets.left(event.node_id)
             case CloneSeen():
                 self.clone_run_ids.add(event.run_id)
             case AdaptersChanged():
-                for target in self._targets.values():
-                    target.next_try_s, target.retry_s = now_s, FIRST_RETRY_S
-
-    def _aim(
-        self, key: NodeId | PeerAddress, addresses: tuple[PeerAddress, ...], at_s: float
-    ) -> None:
-        known = self._targets.get(key)
-        if known is not None:
-            known.addresses = addresses
-        elif len(self._targets) < MAX_TARGETS:
-            self._targets[key] = _Target(addresses, at_s)
+                self._facts.use_adapters(event.adapters)
+                self._targets.try_all_now(now_s)
+                await self.report_now()
 
     async def _tick_loop(self, group: asyncio.TaskGroup, attend: Attend) -> None:
         while True:
             now_s = self._loop.time()
             self._do(self.participant.tick(self._facts.preference(), now_s))
-            for key, target in list(self._targets.items()):
-                is_due = now_s >= target.next_try_s and not target.is_dialling
-                if is_due and not self._is_connected(key):
-                    target.is_dialling = True
-                    group.create_task(self._dial(target, attend))
+            for target in self._targets.due(self._is_connected, now_s):
+                group.create_task(self._dial(target, attend))
             await asyncio.sleep(TICK_EVERY_S)
 
-    def _is_connected(self, key: NodeId | PeerAddress) -> bool:
+    def _is_connected(self, key: Key) -> bool:
         if not isinstance(key, PeerAddress):
-            return key in self._sessions
-        open_addresses = {c.address for s in self._sessions.values() for c in s.connections}
-        return f"ws://{key}" in open_addresses
+            return key in self._sessions.node_ids
+        return any(key == way for way in map(self._way, self._sessions.all()))
 
-    async def _dial(self, target: _Target, attend: Attend) -> None:
+    async def _dial(self, target: Target, attend: Attend) -> None:
         """Try a target's addresses in turn, and stay with the first that answers."""
         try:
             for address in target.addresses:
@@ -201,13 +245,11 @@ class Mesh:
                 except (TransportError, VersionMismatchError) as error:
                     target.problem = error.what
                     continue
-                target.problem, target.retry_s = None, FIRST_RETRY_S
+                target.answered()
                 await self._stay(connection, attend)
                 break
         finally:
-            target.is_dialling = False
-            target.next_try_s = self._loop.time() + target.retry_s
-            target.retry_s = min(2 * target.retry_s, LAST_RETRY_S)
+            target.ended(self._loop.time())
 
     async def _stay(self, connection: Connection, attend: Attend) -> None:
         if connection.peer.node_id == self.participant.identity.node_id:
@@ -223,87 +265,88 @@ class Mesh:
 
     async def _report_loop(self) -> None:
         while True:
-            await self._send_all(NodeReported(report=self._facts.report()))
+            await self.report_now()
             await asyncio.sleep(REPORT_EVERY_S)
 
     # ---- what comes in --------------------------------------------------------------------------
 
     async def _attach(self, connection: Connection) -> None:
         """Take a session that has just opened, and tell the other side who we are."""
-        session = self._sessions.setdefault(connection.peer.node_id, _Session())
-        session.connections.append(connection)
+        if not self._sessions.add(connection):
+            return
+        self._tell()
         beat = NodeHeartbeat(heartbeat=self.participant.heartbeat())
         await connection.send(encode_control(beat))
-        await connection.send(encode_control(NodeReported(report=self._facts.report())))
+        await connection.send(encode_control(self._report()))
 
     def detach(self, connection: Connection) -> None:
         """Forget a session that has ended; its node stays a member until its lease runs out."""
         node_id = connection.peer.node_id
-        session = self._sessions.get(node_id)
-        if session is None or connection not in session.connections:
+        addresses = self._addresses_of(node_id)
+        if not self._sessions.remove(connection):
             return
-        session.connections.remove(connection)
-        if not session.connections:
-            del self._sessions[node_id]
-            target = self._targets.get(node_id)
-            if target is not None:
-                target.next_try_s = self._loop.time()
+        if node_id not in self._sessions.node_ids and node_id not in gone(
+            self.participant.membership
+        ):
+            self._targets.lost(node_id, addresses, self._loop.time())
+        self._tell()
 
-    async def on_heartbeat(self, connection: Connection, heartbeat: Heartbeat) -> None:
-        """Take a heartbeat; the first one makes a connection a session of the pool.
+    async def take(self, message: object, connection: Connection) -> bool:
+        """Take a message, if it is about who is there.
 
         Args:
+            message: Decoded.
             connection: It came over this.
-            heartbeat: Of the node at its other end.
+
+        Returns:
+            Whether it was.
 
         Raises:
-            RemoteProtocolError: It is another node's.
+            RemoteProtocolError: A node speaks in another's name.
         """
-        if heartbeat.node_id != connection.peer.node_id:
-            raise RemoteProtocolError(f"{connection.address} sent another node's heartbeat.")
-        session = self._sessions.get(heartbeat.node_id)
-        if session is None or connection not in session.connections:
-            await self._attach(connection)
-        now_s = self._loop.time()
-        self._do(self.participant.receive(heartbeat, self._way(connection), now_s))
+        match message:
+            case NodeHeartbeat(heartbeat=heartbeat):
+                _require_own(connection, heartbeat.node_id, "heartbeat")
+                await self._on_heartbeat(connection, heartbeat)
+            case NodeReported(report=report):
+                _require_own(connection, report.node_id, "report")
+                if report.node_id in self._sessions.node_ids:
+                    self._reports[report.node_id] = report
+                    self._tell()
+            case NodeLeaves(incarnation=incarnation):
+                node_id, now_s = connection.peer.node_id, self._loop.time()
+                self._do(self.participant.left(node_id, incarnation, now_s))
+            case _:
+                return False
+        return True
 
-    def on_leave(self, connection: Connection, message: NodeLeaves) -> None:
-        """Take a goodbye.
+    async def _on_heartbeat(self, connection: Connection, heartbeat: Heartbeat) -> None:
+        """Take a heartbeat; the first one makes a connection a session of the pool."""
+        await self._attach(connection)
+        way = self._way(connection) or remote_of(connection)
+        self._do(self.participant.receive(heartbeat, way, self._loop.time()))
 
-        Args:
-            connection: Of the node that goes.
-            message: Which start of it.
-        """
-        node_id = connection.peer.node_id
-        self._do(self.participant.left(node_id, message.incarnation, self._loop.time()))
-
-    def on_report(self, connection: Connection, report: NodeReport) -> None:
-        """Take what a node tells of itself.
-
-        Args:
-            connection: It came over this.
-            report: Of the node at its other end.
-
-        Raises:
-            RemoteProtocolError: It is another node's.
-        """
-        if report.node_id != connection.peer.node_id:
-            raise RemoteProtocolError(f"{connection.address} sent another node's report.")
-        if report.node_id in self._sessions:
-            self._reports[report.node_id] = report
-
-    def _way(self, connection: Connection) -> PeerAddress:
-        host, _, port = connection.address.removeprefix("ws://").rpartition(":")
-        target = self._targets.get(connection.peer.node_id)
-        listening = {a.host: a for a in target.addresses} if target is not None else {}
-        return listening.get(host, PeerAddress(host, int(port)))
-
-    # ---- what goes out --------------------------------------------------------------------------
+    # ---- what the election asks for -------------------------------------------------------------
 
     def _do(self, outputs: list[Output]) -> None:
         self._outputs.extend(outputs)
         if outputs:
             self._has_outputs.set()
+        election = self.participant.election
+        members = self.participant.membership.members.items()
+        lives = alive(self.participant.membership, self._loop.time())
+        seen = (
+            {life.heartbeat.node_id: life.heartbeat.incarnation for life in lives},
+            {node_id for node_id, member in members if member.life.left_s is not None},
+            (election.accepted, election.coordinator),
+        )
+        if seen != self._seen:
+            self._seen = seen
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     async def _perform_loop(self) -> None:
         while True:
@@ -315,15 +358,18 @@ class Mesh:
     async def _perform(self, output: Output) -> None:
         match output:
             case Broadcast():
-                await self._send_all(NodeHeartbeat(heartbeat=output.heartbeat))
+                await self.send_all(NodeHeartbeat(heartbeat=output.heartbeat))
             case Persist():
                 await self._persist(output)
-            case BecameCoordinator() | Following():
-                self.coordinator_since_s = self._loop.time()
-                _logger.info("pool: %s", _told(output))
-            case SteppedDown() | CoordinatorLost():
-                self.coordinator_since_s = None
-                _logger.info("pool: %s", _told(output))
+            case BecameCoordinator() | Following() | SteppedDown() | CoordinatorLost():
+                await self._change_office(output)
+
+    async def _change_office(self, change: Change) -> None:
+        is_taken = isinstance(change, BecameCoordinator | Following)
+        self.coordinator_since_s = self._loop.time() if is_taken else None
+        _logger.info("pool: %s", _told(change))
+        if self.on_office is not None:
+            await self.on_office(change)
 
     async def _persist(self, order: Persist) -> None:
         try:
@@ -334,30 +380,18 @@ class Mesh:
         else:
             self._do(self.participant.written(order.term, self._loop.time()))
 
-    async def _send_all(self, message: Message) -> None:
-        """Send to every node once, by its oldest session that still takes it."""
-        frame = encode_control(message)
-        for session in list(self._sessions.values()):
-            for connection in list(session.connections):
-                if await _takes(connection, frame):
-                    break
+
+def _require_own(connection: Connection, node_id: NodeId, what: str) -> None:
+    """Return if a node speaks of itself.
+
+    Raises:
+        RemoteProtocolError: It speaks of another.
+    """
+    if node_id != connection.peer.node_id:
+        raise RemoteProtocolError(f"{connection.address} sent another node's {what}.")
 
 
-async def _takes(connection: Connection, frame: bytes) -> bool:
-    """Send a frame; return False where the connection has ended or its peer reads nothing."""
-    try:
-        async with asyncio.timeout(SEND_WITHIN_S):
-            await connection.send(frame)
-    except TransportError:
-        return False  # whoever attends it finds out as well
-    except TimeoutError:
-        # The others must not wait for it, nor miss our heartbeats.
-        connection.abort()
-        return False
-    return True
-
-
-def _told(change: BecameCoordinator | Following | SteppedDown | CoordinatorLost) -> str:
+def _told(change: Change) -> str:
     match change:
         case BecameCoordinator():
             return f"this PC coordinates, term {change.term}"

@@ -13,9 +13,6 @@ from engine.messages.control import (
     PROTOCOL_VERSION,
     SHARD_FORMAT,
     AskPoolStatus,
-    NodeHeartbeat,
-    NodeLeaves,
-    NodeReported,
     PoolStatusReport,
 )
 from engine.messages.pool import Versions
@@ -74,7 +71,7 @@ class PoolPart:
         incarnation = secrets.randbits(63)
         self._port = port
         self._loop = asyncio.get_running_loop()
-        self._facts = NodeFacts(node_id, options.name, options.memory_cap_bytes)
+        self._facts = NodeFacts(node_id, options.name, options.memory_cap_bytes, port=port)
         versions = Versions(engine.__version__, PROTOCOL_VERSION, SHARD_FORMAT)
         participant = Participant(
             Identity(OPEN_POOL, node_id, incarnation, versions),
@@ -124,17 +121,11 @@ class PoolPart:
         Fails with ``RemoteProtocolError`` where a node speaks in another's name.
         """
         match message:
-            case NodeHeartbeat():
-                await self._mesh.on_heartbeat(connection, message.heartbeat)
-            case NodeReported():
-                self._mesh.on_report(connection, message.report)
-            case NodeLeaves():
-                self._mesh.on_leave(connection, message)
             case AskPoolStatus():
                 status = pool_status(
                     self._mesh, self._facts.report(), self._port, self._loop.time()
                 )
                 await connection.send(encode_control(PoolStatusReport(status=status)))
             case _:
-                return False
+                return await self._mesh.take(message, connection)
         return True

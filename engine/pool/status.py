@@ -52,7 +52,7 @@ def pool_status(mesh: Mesh, own_report: NodeReport, port: int, now_s: float) -> 
 
 def _other(node: NodeView, seen: PoolView, mesh: Mesh) -> NodeStatus:
     beat = node.heartbeat
-    report = mesh.report_of(beat.node_id)
+    report = mesh.reports().get(beat.node_id)
     trip_s = mesh.round_trip_s(beat.node_id)
     notes = [f"its {m.what} is {m.theirs}, this PC's is {m.ours}" for m in node.mismatches]
     if node.clones:
