@@ -185,6 +185,8 @@ class Generate(Message, frozen=True):
     seed_given: bool = False  # False: the head draws a seed
     committed_ids: tuple[int, ...] = ()  # of an answer that goes on: what the asker has already
     next_number: int = 0  # of its next ``TextDelta``
+    asked_at: str | None = None  # ISO 8601, for templates that write the date; None: head's clock
+    epoch: int = 0  # of the placement it is meant for; 0: whichever runs
 
 
 class Accepted(Message, frozen=True):
