@@ -9,10 +9,10 @@ Every frame begins with the same 8 bytes, little-endian:
     4       2     type        ``MessageType``; an even one must be understood, an odd one may not
     6       2     reserved    0
 
-After them a control message has its body in msgpack, a map from field name to value; the two data
-frames are laid out in ``engine.messages.frames``. Pure: bytes in, values out. Nothing is made
-from a length that has not been checked against the bytes that are there, and whatever the bytes
-are, the only exception is ``RemoteProtocolError``.
+After them a control message has its body in msgpack, a map from field name to value; the data
+frames are laid out in ``engine.messages.frames`` and ``engine.messages.chunk_frames``. Pure: bytes
+in, values out. Nothing is made from a length that has not been checked against the bytes that are
+there, and whatever the bytes are, the only exception is ``RemoteProtocolError``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from engine.errors import LocalProtocolError, RemoteProtocolError
+from engine.messages.chunk_frames import (
+    ChunkFrame,
+    ChunkListFrame,
+    decode_chunk,
+    decode_chunk_list,
+    encode_chunk,
+    encode_chunk_list,
+)
 from engine.messages.control import CONTROL_TYPES, PROTOCOL_VERSION, MessageType
 from engine.messages.frames import (
     MAGIC,
@@ -37,13 +45,19 @@ from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 from engine.messages.ranges import check_ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.domain import MicroBatch, SampledTokens
     from engine.messages.message import Message
 
 __all__ = [
+    "ChunkFrame",
+    "ChunkListFrame",
     "FrameHead",
     "Unknown",
     "decode",
+    "encode_chunk",
+    "encode_chunk_list",
     "encode_control",
     "encode_micro_batch",
     "encode_sampled_tokens",
@@ -54,6 +68,7 @@ __all__ = [
 ]
 
 Received: TypeAlias = bytes | bytearray | memoryview
+Data: TypeAlias = "MicroBatch | SampledTokens | ChunkListFrame | ChunkFrame"
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -68,7 +83,13 @@ _TYPE_OF_CLASS = {cls: number for number, cls in CONTROL_TYPES.items()}
 _DECODERS = {number: msgspec.msgpack.Decoder(cls) for number, cls in CONTROL_TYPES.items()}
 _PREFIXES = {number: PREFIX.pack(MAGIC, PROTOCOL_VERSION, 0, number, 0) for number in CONTROL_TYPES}
 _KNOWN = {int(number): number for number in MessageType}
-_DATA_TYPES = frozenset({MessageType.MICRO_BATCH, MessageType.SAMPLED_TOKENS})
+_BATCH_TYPES = frozenset({MessageType.MICRO_BATCH, MessageType.SAMPLED_TOKENS})
+_DATA: dict[MessageType, Callable[[memoryview], Data]] = {
+    MessageType.MICRO_BATCH: decode_micro_batch,
+    MessageType.SAMPLED_TOKENS: decode_sampled_tokens,
+    MessageType.CHUNK_LIST: decode_chunk_list,
+    MessageType.CHUNK: decode_chunk,
+}
 
 
 def encode_control(message: Message) -> bytes:
@@ -98,7 +119,7 @@ def encode_control(message: Message) -> bytes:
     return frame
 
 
-def decode(data: Received) -> Message | MicroBatch | SampledTokens | Unknown:
+def decode(data: Received) -> Message | Data | Unknown:
     """Read one frame.
 
     Args:
@@ -106,7 +127,7 @@ def decode(data: Received) -> Message | MicroBatch | SampledTokens | Unknown:
             arrays; a slice of a larger buffer gives arrays aligned as the slice is.
 
     Returns:
-        The message. Arrays are read-only views of ``data`` and keep it alive.
+        The message. Arrays and chunks are read-only views of ``data`` and keep it alive.
 
     Raises:
         RemoteProtocolError: The bytes are not a frame of this protocol.
@@ -115,11 +136,8 @@ def decode(data: Received) -> Message | MicroBatch | SampledTokens | Unknown:
     number = peek_type(frame)
     if number is None:
         return Unknown(PREFIX.unpack_from(frame)[3])
-    if number is MessageType.MICRO_BATCH:
-        return decode_micro_batch(frame)
-    if number is MessageType.SAMPLED_TOKENS:
-        return decode_sampled_tokens(frame)
-    return _decode_control(number, frame)
+    decode_data = _DATA.get(number)
+    return _decode_control(number, frame) if decode_data is None else decode_data(frame)
 
 
 def peek_version(data: Received) -> int:
@@ -172,8 +190,8 @@ def peek_batch(data: Received) -> FrameHead:
     """
     frame = memoryview(data)
     number = peek_type(frame)
-    if number not in _DATA_TYPES:
-        raise RemoteProtocolError(f"{number.name if number else 'A frame'} is not a data frame.")
+    if number not in _BATCH_TYPES:
+        raise RemoteProtocolError(f"{number.name if number else 'A frame'} is no batch.")
     return peek_header(frame)
 
 

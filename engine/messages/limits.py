@@ -36,3 +36,17 @@ MAX_LAYERS = 10_000  # of a model; the deepest published have about 200
 MAX_COUNTER = 2**53  # of a term: a claim a microsecond for 285 years
 MAX_ID_LENGTH = 64  # characters of an id, a version or a device, and entries of a list of them
 MAX_NAME_LENGTH = 256  # characters of a name a person gave
+MAX_REQUEST_ID_LENGTH = 128  # characters; a file's name and a chunk's number fit
+MAX_SENTENCE_LENGTH = 16_384  # characters of what happened; a device's own words can be long
+MAX_SOURCE_LENGTH = 32_767  # characters of a path; no system knows longer ones
+MAX_STOPPING_IDS = 256  # of a model; published ones have up to 10
+MAX_NODES = 64  # of a plan, and stages of a chain
+MAX_KEPT_MODELS = 64  # one node tells of
+MAX_PROGRESS = 256  # steps told of at once: four a node
+MAX_PORT = 65_535
+
+# A file travels in pieces: one is held whole by sender and receiver before its hash is known, and
+# is lost when a PC is. 4 MiB are 34 ms of a 1 Gbit/s link.
+MAX_CHUNK_BYTES = 4 << 20
+MAX_CHUNKS = 1 << 16  # of a file: 256 GiB
+MAX_CHUNK_LIST_BYTES = MAX_CHUNKS * 32 + 1024  # a SHA-256 each, and what else a list says

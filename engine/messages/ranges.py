@@ -7,6 +7,7 @@ infinite, what goes beside an array fits the array's u32, and free-form fields a
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,14 +15,32 @@ import msgspec
 from engine.domain import LayerRange
 from engine.errors import UsageError
 from engine.messages.control import Generate
+from engine.messages.deployment import Wish
 from engine.messages.limits import (
+    MAX_CHUNKS,
     MAX_COUNTER,
     MAX_ID_LENGTH,
+    MAX_KEPT_MODELS,
     MAX_LAYERS,
     MAX_NAME_LENGTH,
     MAX_NESTING,
+    MAX_NODES,
+    MAX_PORT,
+    MAX_PROGRESS,
+    MAX_REQUEST_ID_LENGTH,
+    MAX_SENTENCE_LENGTH,
+    MAX_SOURCE_LENGTH,
+    MAX_STOPPING_IDS,
     MAX_TOKEN_ID,
     MAX_U32,
+)
+from engine.messages.pool_control import (
+    AskChunk,
+    AskChunkList,
+    AskChunksThere,
+    ChunksThere,
+    MakeWish,
+    ModelSplit,
 )
 from engine.sampling.parameters import SamplingParameters
 
@@ -30,29 +49,44 @@ if TYPE_CHECKING:
 
     from engine.messages.message import Message
 
-_HIGHEST = {
-    "epoch": MAX_U32,
-    "batch_id": MAX_U32,
-    "sequence_id": MAX_U32,
-    "sequence_ids": MAX_U32,
-    "token_ids": MAX_TOKEN_ID,
-    "start": MAX_LAYERS,
-    "stop": MAX_LAYERS,
-    "counter": MAX_COUNTER,
+HIGHEST = {
+    **dict.fromkeys(("epoch", "batch_id", "sequence_id", "sequence_ids"), MAX_U32),
+    **dict.fromkeys(("token_ids", "committed_ids", "eos_token_ids"), MAX_TOKEN_ID),
+    **dict.fromkeys(("start", "stop", "num_layers"), MAX_LAYERS),
+    **dict.fromkeys(("counter", "version", "done", "total"), MAX_COUNTER),
+    **dict.fromkeys(("layer_bytes", "embedding_bytes", "head_bytes"), MAX_COUNTER),
+    **dict.fromkeys(("usable_bytes", "needed_bytes"), MAX_COUNTER),
+    "next_number": MAX_U32,
+    "index": MAX_CHUNKS - 1,
+    "port": MAX_PORT,
 }
-# Characters of what names something: ids are 20, and nobody reads more of a name.
-_LONGEST = {
-    "node_id": MAX_ID_LENGTH,
-    "claimant": MAX_ID_LENGTH,
-    "coordinator": MAX_ID_LENGTH,
-    "hears": MAX_ID_LENGTH,
-    "sender": MAX_ID_LENGTH,
-    "product": MAX_ID_LENGTH,
-    "devices": MAX_ID_LENGTH,
-    "name": MAX_NAME_LENGTH,
-    "model": MAX_NAME_LENGTH,
+# Characters; bytes of a bitmap. Ids are 20, and nobody reads more of a name.
+LONGEST = {
+    **dict.fromkeys(
+        ("node_id", "claimant", "coordinator", "hears", "sender", "pool_id", "asked_on", "wish_id"),
+        MAX_ID_LENGTH,
+    ),
+    **dict.fromkeys(("product", "devices", "link_kind", "code", "architecture"), MAX_ID_LENGTH),
+    "weight_precision": MAX_ID_LENGTH,
+    "request_id": MAX_REQUEST_ID_LENGTH,
+    **dict.fromkeys(("name", "model", "detail"), MAX_NAME_LENGTH),
+    **dict.fromkeys(("what", "advice", "reason", "remedy"), MAX_SENTENCE_LENGTH),
+    "source": MAX_SOURCE_LENGTH,
+    "bitmap": MAX_CHUNKS // 8,
 }
-_MOST = {"hears": MAX_ID_LENGTH, "devices": MAX_ID_LENGTH}  # entries of a list
+# Entries of a list.
+MOST = {
+    **dict.fromkeys(("hears", "devices"), MAX_ID_LENGTH),
+    **dict.fromkeys(("stages", "layers", "plan"), MAX_NODES),
+    **dict.fromkeys(("num_kv_heads", "head_size", "value_head_size", "layer_bytes"), MAX_LAYERS),
+    "eos_token_ids": MAX_STOPPING_IDS,
+    "kept_models": MAX_KEPT_MODELS,
+    "progress": MAX_PROGRESS,
+}
+# SHA-256 in lower-case hex, wherever they stand; what names a file is one too.
+DIGESTS = frozenset({"model_sha256", "manifest_sha256", "kept_models"})
+NAMING_FILES = (AskChunkList, AskChunksThere, ChunksThere, AskChunk)
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def check_ranges(message: Message) -> None:
@@ -62,13 +96,25 @@ def check_ranges(message: Message) -> None:
         ValueError: One is not; the sentence names the field and the value.
     """
     _check_struct(message)
-    if isinstance(message, Generate) and (message.messages is None) == (message.prompt is None):
-        raise ValueError("exactly one of messages and prompt must be given")
+    match message:
+        case Generate():
+            _check_one("messages", message.messages, "prompt", message.prompt)
+        case ModelSplit():
+            _check_one("manifest_sha256", message.manifest_sha256, "trouble", message.trouble)
+        case MakeWish(wish=Wish(wish_id=wish_id)) if wish_id != message.wish_id:
+            raise ValueError("wish_id is not that of the wish")
+
+
+def _check_one(name: str, value: object, other_name: str, other: object) -> None:
+    if (value is None) == (other is None):
+        raise ValueError(f"exactly one of {name} and {other_name} must be given")
 
 
 def _check_struct(value: msgspec.Struct) -> None:
     for name in value.__struct_fields__:
         _check_field(name, getattr(value, name))
+    if isinstance(value, NAMING_FILES):
+        _check_digest("name", value.name)
     if isinstance(value, LayerRange) and value.start >= value.stop:
         raise ValueError(f"the layers {value.start} to {value.stop} are none")
     if isinstance(value, SamplingParameters):
@@ -79,27 +125,39 @@ def _check_struct(value: msgspec.Struct) -> None:
 
 
 def _check_field(name: str, value: object) -> None:
-    if isinstance(value, int):
-        if not 0 <= value <= _HIGHEST.get(name, value):
-            raise ValueError(f"{name} is {value}, which is out of its range")
-    elif isinstance(value, float):
+    match value:
+        case int() | float():
+            _check_number(name, value)
+        case str() | bytes():
+            _check_size(name, value, LONGEST, "letters" if isinstance(value, str) else "bytes")
+            if name in DIGESTS:
+                _check_digest(name, value)
+        case tuple() | list():
+            _check_size(name, value, MOST, "entries")
+            for item in value:
+                _check_field(name, item)
+        case msgspec.Struct():
+            _check_struct(value)
+        case dict():
+            _check_json(name, value, MAX_NESTING)
+
+
+def _check_number(name: str, value: int | float) -> None:
+    if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{name} is {value}, which is not a number")
-    elif isinstance(value, msgspec.Struct):
-        _check_struct(value)
-    elif isinstance(value, str):
-        _check_size(name, value, _LONGEST, "letters")
-    elif isinstance(value, tuple | list):
-        _check_size(name, value, _MOST, "entries")
-        for item in value:
-            _check_field(name, item)
-    elif isinstance(value, dict):
-        _check_json(name, value, MAX_NESTING)
+    elif not 0 <= value <= HIGHEST.get(name, value):
+        raise ValueError(f"{name} is {value}, which is out of its range")
 
 
 def _check_size(name: str, value: Sized, most: dict[str, int], what: str) -> None:
     if len(value) > most.get(name, len(value)):
         raise ValueError(f"{name} has {len(value)} {what}, more than {most[name]}")
+
+
+def _check_digest(name: str, value: object) -> None:
+    if not isinstance(value, str) or _DIGEST.fullmatch(value) is None:
+        raise ValueError(f"{name} is no SHA-256 in small hex digits")
 
 
 def _check_json(name: str, value: object, depth: int) -> None:

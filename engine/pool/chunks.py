@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.errors import RemoteProtocolError, ShardCorruptError, UsageError
+from engine.messages import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = limits.MAX_CHUNK_BYTES
 CHUNK_LIST_FORMAT = 1
 DIGEST_BYTES = 32
-MAX_CHUNKS = 1 << 16  # a file of 256 GiB
-MAX_CHUNK_LIST_BYTES = MAX_CHUNKS * DIGEST_BYTES + 1024
+MAX_CHUNKS = limits.MAX_CHUNKS
+MAX_CHUNK_LIST_BYTES = limits.MAX_CHUNK_LIST_BYTES
 _NAME = re.compile("[0-9a-f]{64}")
 
 

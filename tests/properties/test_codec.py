@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from engine.domain import MicroBatch, SampledRow, SampledTokens, SequenceId, SequenceStep
 from engine.errors import RemoteProtocolError
 from engine.messages.codec import (
+    ChunkFrame,
+    ChunkListFrame,
     Unknown,
     decode,
+    encode_chunk,
+    encode_chunk_list,
     encode_control,
     encode_micro_batch,
     encode_sampled_tokens,
@@ -28,7 +32,13 @@ from engine.messages.control import (
 from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
 from engine.transport.session import Session
-from tests.unit.messages.examples import CONTROL, MICRO_BATCH, SAMPLED_TOKENS
+from tests.unit.messages.examples import (
+    CHUNK,
+    CHUNK_LIST,
+    CONTROL,
+    MICRO_BATCH,
+    SAMPLED_TOKENS,
+)
 
 U32 = st.integers(0, 2**32 - 1)
 TOKEN_ID = st.integers(0, 2**31 - 1)
@@ -108,6 +118,16 @@ def test_sampled_tokens_come_back_equal(tokens: SampledTokens, compute_us: int) 
     assert peek_batch(frame).compute_us == compute_us
 
 
+@given(st.binary(min_size=32, max_size=32), st.integers(0, 2**16 - 1), st.binary(min_size=1))
+def test_parts_of_files_come_back_bit_for_bit(name: bytes, index: int, data: bytes) -> None:
+    assert decode(encode_chunk(name.hex(), index, data)) == ChunkFrame(
+        name.hex(), index, memoryview(data)
+    )
+    assert decode(encode_chunk_list(name.hex(), data)) == ChunkListFrame(
+        name.hex(), memoryview(data)
+    )
+
+
 MESSAGES = st.one_of(
     st.builds(
         TextDelta,
@@ -156,7 +176,10 @@ FRAMES = [
     *(encode_control(message) for message in CONTROL.values()),
     encode_micro_batch(MICRO_BATCH),
     encode_sampled_tokens(SAMPLED_TOKENS),
+    encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data),
+    encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data),
 ]
+DECODED = Message | MicroBatch | SampledTokens | ChunkFrame | ChunkListFrame | Unknown
 
 
 def decoded_or_refused(data: bytes) -> None:
@@ -167,7 +190,7 @@ def decoded_or_refused(data: bytes) -> None:
     except RemoteProtocolError as exc:
         sentence = exc.what
     else:
-        assert isinstance(got, Message | MicroBatch | SampledTokens | Unknown)
+        assert isinstance(got, DECODED)
     assert sentence.endswith(".")
     assert sentence.isprintable()
     assert len(sentence) < 400

@@ -10,6 +10,7 @@ from engine.domain import (
     KVUsage,
     LayerRange,
     MicroBatch,
+    ModelDescription,
     NodeId,
     SampledRow,
     SampledTokens,
@@ -17,8 +18,11 @@ from engine.domain import (
     SequenceStep,
     StageDescription,
 )
+from engine.messages.chunk_frames import ChunkFrame, ChunkListFrame
 from engine.messages.control import (
     Accepted,
+    AnswerInterrupted,
+    AnswerResumed,
     AskPoolStatus,
     BatchFailed,
     Cancel,
@@ -42,14 +46,42 @@ from engine.messages.control import (
     StageReady,
     TextDelta,
 )
+from engine.messages.deployment import (
+    Deployment,
+    NodeProgress,
+    PlanLine,
+    StageShare,
+    Trouble,
+    Wish,
+)
 from engine.messages.pool import (
     Heartbeat,
     NodeReport,
     NodeStatus,
     PoolStatus,
     Preference,
+    Stamp,
     Term,
     Versions,
+)
+from engine.messages.pool_control import (
+    AskChunk,
+    AskChunkList,
+    AskChunksThere,
+    ChunksThere,
+    DeploymentChanged,
+    DeploymentKnown,
+    DeploymentReport,
+    EndPlacement,
+    KeepModel,
+    LoadModel,
+    MakeWish,
+    ModelSplit,
+    ProgressReported,
+    SplitModel,
+    UnloadModel,
+    WarmedUp,
+    WarmUp,
 )
 from engine.messages.stage_control import (
     GoldenStep,
@@ -93,6 +125,72 @@ _REPORT = NodeReport(
     uptime_s=12.5,
     layers=LayerRange(0, 15),
     model="SmolLM2",
+    port=7420,
+    kept_models=("cd" * 32,),
+    epoch=3,
+    layer_ms=1.25,
+    link_kind="wired",
+)
+
+TERM = Term(3, NodeId("b2"), 5)
+STAMP = Stamp(pool_id="home", term=TERM, sender=NodeId("b2"))
+TROUBLE = Trouble(
+    code="model_file", what="config.json is cut short.", advice="Copy the model again."
+)
+WISH = Wish(
+    wish_id="w-1",
+    asked_on=NodeId("a1"),
+    model_sha256="cd" * 32,
+    model=ModelDescription(
+        name="SmolLM2",
+        architecture="llama",
+        num_layers=2,
+        hidden_size=576,
+        num_kv_heads=(3, 3),
+        head_size=(64, 64),
+        value_head_size=(64, 64),
+        vocab_size=49152,
+        context_length=8192,
+        weight_precision="i8",
+        layer_bytes=(3_540_000, 3_540_000),
+        embedding_bytes=28_300_000,
+        head_bytes=28_300_000,
+        eos_token_ids=(0, 2),
+    ),
+    context_tokens=4096,
+    max_sequences=4,
+)
+DEPLOYMENT = Deployment(
+    term=TERM,
+    version=4,
+    phase="loading",
+    wish=WISH,
+    epoch=3,
+    manifest_sha256="ab" * 32,
+    stages=(StageShare(NodeId("a1"), LayerRange(0, 1)), StageShare(NodeId("b2"), LayerRange(1, 2))),
+    plan=(
+        PlanLine(
+            node_id=NodeId("c3"),
+            name="Attic PC",
+            role="left out",
+            layers=None,
+            usable_bytes=1 << 20,
+            needed_bytes=0,
+            reason="It lends 1 MiB; the smallest stage needs 40 MiB.",
+            remedy="Lend 39 MiB more.",
+        ),
+    ),
+    reason="Two PCs are the fewest that hold it.",
+)
+PROGRESS = NodeProgress(
+    node_id=NodeId("b2"),
+    epoch=3,
+    step="push",
+    done=4 << 20,
+    total=12 << 20,
+    unit="bytes",
+    rate_per_s=118e6,
+    detail="SmolLM2",
 )
 
 CONTROL: dict[MessageType, Message] = {
@@ -169,6 +267,8 @@ CONTROL: dict[MessageType, Message] = {
         tools=({"type": "function", "function": {"name": "f", "parameters": {"a": [1, -2.5]}}},),
         max_tokens=64,
         stop=("\n\n",),
+        committed_ids=(100, 200),
+        next_number=2,
     ),
     MessageType.ACCEPTED: Accepted(request_id="r-1", prompt_tokens=12, seed=99),
     MessageType.TEXT_DELTA: TextDelta(request_id="r-1", number=0, text=" 你好", token_ids=(5, 6)),
@@ -182,6 +282,10 @@ CONTROL: dict[MessageType, Message] = {
         chain_compute_ms=1.5,
     ),
     MessageType.CANCEL: Cancel(request_id="r-1"),
+    MessageType.ANSWER_INTERRUPTED: AnswerInterrupted(
+        request_id="r-1", what="Study PC was lost; the others go on with the answer."
+    ),
+    MessageType.ANSWER_RESUMED: AnswerResumed(request_id="r-1", pause_s=5.5),
     MessageType.NODE_HEARTBEAT: NodeHeartbeat(
         heartbeat=Heartbeat(
             node_id=NodeId("a1"),
@@ -249,6 +353,31 @@ CONTROL: dict[MessageType, Message] = {
         usage=KVUsage(used_blocks=3, free_blocks=125, used_bytes=3317760, num_sequences=1)
     ),
     MessageType.SHUTDOWN: Shutdown(),
+    MessageType.LOAD_MODEL: LoadModel(source="/models/SmolLM2", context_tokens=4096),
+    MessageType.UNLOAD_MODEL: UnloadModel(),
+    MessageType.DEPLOYMENT_REPORT: DeploymentReport(
+        deployment=DEPLOYMENT, progress=(PROGRESS,), wish_id="w-1"
+    ),
+    MessageType.MAKE_WISH: MakeWish(wish=WISH, wish_id="w-1"),
+    MessageType.DEPLOYMENT_CHANGED: DeploymentChanged(stamp=STAMP, deployment=DEPLOYMENT),
+    MessageType.DEPLOYMENT_KNOWN: DeploymentKnown(
+        deployment=Deployment(
+            term=TERM, version=5, phase="failed", wish=WISH, reason="It failed.", trouble=TROUBLE
+        )
+    ),
+    MessageType.KEEP_MODEL: KeepModel(stamp=STAMP, model_sha256="cd" * 32),
+    MessageType.SPLIT_MODEL: SplitModel(
+        stamp=STAMP, epoch=3, wish=WISH, layers=(LayerRange(0, 1), LayerRange(1, 2))
+    ),
+    MessageType.MODEL_SPLIT: ModelSplit(epoch=3, manifest_sha256=None, trouble=TROUBLE),
+    MessageType.WARM_UP: WarmUp(stamp=STAMP, epoch=3),
+    MessageType.WARMED_UP: WarmedUp(epoch=3),
+    MessageType.END_PLACEMENT: EndPlacement(stamp=STAMP, epoch=3),
+    MessageType.PROGRESS_REPORTED: ProgressReported(progress=PROGRESS),
+    MessageType.ASK_CHUNK_LIST: AskChunkList(name="ab" * 32),
+    MessageType.ASK_CHUNKS_THERE: AskChunksThere(name="ab" * 32),
+    MessageType.CHUNKS_THERE: ChunksThere(name="ab" * 32, bitmap=b"\x0b"),
+    MessageType.ASK_CHUNK: AskChunk(name="ab" * 32, index=2),
 }
 
 MICRO_BATCH = MicroBatch(
@@ -272,3 +401,6 @@ SAMPLED_TOKENS = SampledTokens(
 )
 
 COMPUTE_US = 1500  # of both data frames
+
+CHUNK = ChunkFrame("ab" * 32, index=2, data=memoryview(bytes(range(5))))
+CHUNK_LIST = ChunkListFrame("ab" * 32, data=memoryview(b"\x84 a list"))

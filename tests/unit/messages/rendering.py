@@ -12,12 +12,25 @@ from pathlib import Path
 
 import msgspec
 
-from engine.messages import frames, limits
-from engine.messages.codec import encode_control, encode_micro_batch, encode_sampled_tokens
+from engine.messages import frames, limits, ranges
+from engine.messages.codec import (
+    encode_chunk,
+    encode_chunk_list,
+    encode_control,
+    encode_micro_batch,
+    encode_sampled_tokens,
+)
 from engine.messages.control import CONTROL_TYPES, MessageType
 from engine.transport import admission, endpoint, websocket
 from engine.transport.session import TRANSITIONS, Liveness, State
-from tests.unit.messages.examples import COMPUTE_US, CONTROL, MICRO_BATCH, SAMPLED_TOKENS
+from tests.unit.messages.examples import (
+    CHUNK,
+    CHUNK_LIST,
+    COMPUTE_US,
+    CONTROL,
+    MICRO_BATCH,
+    SAMPLED_TOKENS,
+)
 
 CHECKOUT = Path(__file__).parents[3]
 DOCUMENT = CHECKOUT / "docs" / "protocol.md"
@@ -27,6 +40,7 @@ SIMPLE_TYPES = {
     msgspec.inspect.IntType: "integer",
     msgspec.inspect.FloatType: "float",
     msgspec.inspect.StrType: "text",
+    msgspec.inspect.BytesType: "bytes",
     msgspec.inspect.BoolType: "boolean",
     msgspec.inspect.NoneType: "nil",
     msgspec.inspect.CustomType: "any JSON value",  # object
@@ -57,6 +71,9 @@ LIMITS: dict[str, tuple[float, str]] = {
     ),
     "MAX_TOKEN_ID": (limits.MAX_TOKEN_ID, "token ids are int32 and never negative"),
     "MAX_NESTING": (limits.MAX_NESTING, "depth of a value of type *any JSON value*"),
+    "MAX_CHUNK_BYTES": (limits.MAX_CHUNK_BYTES, "bytes of a chunk; every one but a file's last"),
+    "MAX_CHUNKS": (limits.MAX_CHUNKS, "chunks of a file: 256 GiB"),
+    "MAX_CHUNK_LIST_BYTES": (limits.MAX_CHUNK_LIST_BYTES, "bytes of an encoded chunk list"),
     "MAX_STRANGERS": (
         admission.MAX_STRANGERS,
         "connections that have not said hello; the newest is refused",
@@ -183,10 +200,28 @@ def limit_table() -> str:
     return "\n".join(["| name | value | of what |", "|---|---|---|", *rows])
 
 
+def range_table() -> str:
+    """Render how much a field may say, by its name; the same wherever the name stands."""
+    rules: dict[str, list[str]] = {}
+    for name, most in ranges.HIGHEST.items():
+        rules.setdefault(name, []).append(f"at most {most}")
+    for name, most in ranges.LONGEST.items():
+        rules.setdefault(name, []).append(f"no longer than {most}")
+    for name, most in ranges.MOST.items():
+        rules.setdefault(name, []).append(f"no more than {most} entries")
+    for name in ranges.DIGESTS:
+        rules.setdefault(name, []).append("a SHA-256 in lower-case hex")
+    files = ", ".join(f"`{cls.__name__}`" for cls in ranges.NAMING_FILES)
+    rules["name"].append(f"in {files}: a SHA-256 in lower-case hex")
+    rows = [f"| `{name}` | {'; '.join(rules[name])} |" for name in sorted(rules)]
+    return "\n".join(["| field | its value, or each of its values |", "|---|---|", *rows])
+
+
 PARTS = {
     "states": state_diagram,
     "messages": message_sections,
     "structures": structure_sections,
+    "ranges": range_table,
     "limits": limit_table,
 }
 
@@ -248,6 +283,8 @@ def control_text(number: MessageType) -> str:
         value = getattr(message, name)
         explained.take(len(msgspec.msgpack.encode(name)), f'"{name}"')
         shown = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        if isinstance(value, bytes):
+            shown = f"bytes {value.hex(' ')}"
         explained.take(len(msgspec.msgpack.encode(value)), shown)
     return explained.text()
 
@@ -276,6 +313,17 @@ def data_text(number: MessageType, frame: bytes, entry: str, columns: tuple[str,
     return explained.text()
 
 
+def chunk_text(number: MessageType, frame: bytes, data: memoryview) -> str:
+    """Explain the bytes of a chunk or of a chunk list."""
+    explained = Explained(number, frame)
+    explained.take(32, "name: SHA-256 of the file")
+    if number is MessageType.CHUNK:
+        explained.take_number("index")
+    explained.take_number("num_bytes")
+    explained.take(len(data), "data")
+    return explained.text()
+
+
 def golden_texts() -> dict[MessageType, str]:
     """Render the golden bytes of every message."""
     texts = {number: control_text(number) for number in CONTROL}
@@ -291,6 +339,10 @@ def golden_texts() -> dict[MessageType, str]:
         "row",
         ("sequence_id", "first_position", "count"),
     )
+    chunk = encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data)
+    texts[MessageType.CHUNK] = chunk_text(MessageType.CHUNK, chunk, CHUNK.data)
+    chunk_list = encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data)
+    texts[MessageType.CHUNK_LIST] = chunk_text(MessageType.CHUNK_LIST, chunk_list, CHUNK_LIST.data)
     return texts
 
 

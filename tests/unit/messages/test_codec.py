@@ -15,6 +15,7 @@ from engine.errors import LocalProtocolError, RemoteProtocolError
 from engine.messages.codec import (
     Unknown,
     decode,
+    encode_chunk,
     encode_control,
     encode_micro_batch,
     encode_sampled_tokens,
@@ -35,7 +36,7 @@ from engine.messages.control import (
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
-from tests.unit.messages.examples import COMPUTE_US, CONTROL, MICRO_BATCH, SAMPLED_TOKENS
+from tests.unit.messages.examples import CHUNK, COMPUTE_US, CONTROL, MICRO_BATCH, SAMPLED_TOKENS
 
 
 def frame_of(number: int, body: bytes = b"", *, version: int = 1) -> bytes:
@@ -200,7 +201,8 @@ def test_free_fields_hold_json_only(value: object, says: str) -> None:
             msgspec.structs.replace(CONTROL[MessageType.FINISHED], decode_s=float("inf")),
             "decode_s is inf",
         ),
-        (Goodbye(reason="x" * MAX_CONTROL_BYTES), "at most"),
+        (Goodbye(reason="x" * 16_385), "more than 16384"),
+        (Generate(request_id="a", prompt="x" * MAX_CONTROL_BYTES), "at most"),
         (Message(), "not a control message"),
     ],
 )
@@ -215,9 +217,9 @@ def test_ranges_are_checked_on_what_arrives_too() -> None:
 
 
 def test_a_control_message_beyond_the_limit_is_refused() -> None:
-    body = msgspec.msgpack.encode({"reason": "x" * MAX_CONTROL_BYTES})
+    body = msgspec.msgpack.encode({"request_id": "a", "prompt": "x" * MAX_CONTROL_BYTES})
     with pytest.raises(RemoteProtocolError, match="at most 1048576"):
-        decode(frame_of(MessageType.GOODBYE, body))
+        decode(frame_of(MessageType.GENERATE, body))
 
 
 def test_a_prompt_of_128k_tokens_fits() -> None:
@@ -304,10 +306,12 @@ def test_a_forwarder_sees_the_header_alone() -> None:
     assert head == (MessageType.MICRO_BATCH, 41, 3, 2, 3, COMPUTE_US)
     head = peek_batch(encode_sampled_tokens(SAMPLED_TOKENS, COMPUTE_US))
     assert head == (MessageType.SAMPLED_TOKENS, 41, 3, 2, 2, COMPUTE_US)
-    with pytest.raises(RemoteProtocolError, match="PING is not a data frame"):
+    with pytest.raises(RemoteProtocolError, match="PING is no batch"):
         peek_batch(encode_control(Ping(number=1)))
-    with pytest.raises(RemoteProtocolError, match="A frame is not a data frame"):
+    with pytest.raises(RemoteProtocolError, match="A frame is no batch"):
         peek_batch(frame_of(4095))
+    with pytest.raises(RemoteProtocolError, match="CHUNK is no batch"):
+        peek_batch(encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data))
     with pytest.raises(RemoteProtocolError, match="has 31 bytes"):
         peek_batch(encode_micro_batch(MICRO_BATCH)[:31])
 

@@ -10,13 +10,22 @@ import pytest
 
 from engine.messages.codec import (
     decode,
+    encode_chunk,
+    encode_chunk_list,
     encode_control,
     encode_micro_batch,
     encode_sampled_tokens,
     peek_batch,
 )
 from engine.messages.control import CONTROL_TYPES, MessageType
-from tests.unit.messages.examples import COMPUTE_US, CONTROL, MICRO_BATCH, SAMPLED_TOKENS
+from tests.unit.messages.examples import (
+    CHUNK,
+    CHUNK_LIST,
+    COMPUTE_US,
+    CONTROL,
+    MICRO_BATCH,
+    SAMPLED_TOKENS,
+)
 from tests.unit.messages.rendering import DOCUMENT, PARTS, VECTORS, marked
 
 
@@ -58,3 +67,9 @@ def test_the_data_frames_have_their_golden_bytes() -> None:
     sampled = golden(MessageType.SAMPLED_TOKENS)
     assert encode_sampled_tokens(SAMPLED_TOKENS, COMPUTE_US) == sampled
     assert decode(sampled) == SAMPLED_TOKENS
+    chunk = golden(MessageType.CHUNK)
+    assert encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data) == chunk
+    assert decode(chunk) == CHUNK
+    chunk_list = golden(MessageType.CHUNK_LIST)
+    assert encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data) == chunk_list
+    assert decode(chunk_list) == CHUNK_LIST
