@@ -66,7 +66,9 @@ LONGEST = {
         ("node_id", "claimant", "coordinator", "hears", "sender", "pool_id", "asked_on", "wish_id"),
         MAX_ID_LENGTH,
     ),
-    **dict.fromkeys(("product", "devices", "link_kind", "code", "architecture"), MAX_ID_LENGTH),
+    **dict.fromkeys(
+        ("product", "devices", "link_kind", "code", "architecture", "asked_at"), MAX_ID_LENGTH
+    ),
     "weight_precision": MAX_ID_LENGTH,
     "request_id": MAX_REQUEST_ID_LENGTH,
     **dict.fromkeys(("name", "model", "detail"), MAX_NAME_LENGTH),

@@ -30,7 +30,7 @@ from engine.errors import (
     VersionMismatchError,
 )
 from engine.messages.codec import decode, encode_control, encode_micro_batch
-from engine.messages.control import Cancel, Goodbye, Hello, Ping, Pong, TextDelta
+from engine.messages.control import Cancel, Generate, Goodbye, Hello, Ping, Pong, TextDelta
 from engine.messages.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from engine.transport.admission import MAX_STRANGERS_PER_ADDRESS
 from engine.transport.endpoint import Endpoint, Listener
@@ -284,7 +284,7 @@ def test_a_busy_program_holds_the_sender_back_and_is_not_taken_for_dead() -> Non
             await connection.send(CANCEL)
             await connection.receive()
 
-        frame = encode_control(Cancel(request_id="x" * 1_000_000))
+        frame = encode_control(Generate(request_id="r", prompt="x" * 1_000_000))
         async with listening(slow, QUICK) as (client, _, address):
             connection = await client.connect(address)
 
@@ -583,7 +583,7 @@ def test_a_peer_that_reads_nothing_and_then_falls_silent_does_not_hold_the_sende
 
     async def test() -> None:
         ended: asyncio.Future[TransportError] = asyncio.get_running_loop().create_future()
-        frame = encode_control(Cancel(request_id="x" * 1_000_000))
+        frame = encode_control(Generate(request_id="r", prompt="x" * 1_000_000))
 
         async def flood(connection: Connection) -> None:
             try:

@@ -268,6 +268,8 @@ CONTROL: dict[MessageType, Message] = {
         max_tokens=64,
         stop=("\n\n",),
         committed_ids=(100, 200),
+        asked_at="2026-03-01T12:00:00+01:00",
+        epoch=3,
         next_number=2,
     ),
     MessageType.ACCEPTED: Accepted(request_id="r-1", prompt_tokens=12, seed=99),

@@ -12,7 +12,7 @@ from engine.errors import (
     VersionMismatchError,
 )
 from engine.messages.codec import decode, encode_control, encode_micro_batch
-from engine.messages.control import Cancel, Goodbye, Hello, MessageType, Ping, Pong
+from engine.messages.control import Cancel, Generate, Goodbye, Hello, MessageType, Ping, Pong
 from engine.transport.session import (
     TRANSITIONS,
     FrameReceived,
@@ -316,7 +316,7 @@ def test_one_may_leave_before_the_hello(pair: Pair) -> None:
     sent = [decode(f) for f in pair.caller.data_to_send()]
     assert sent == [hello("caller"), Goodbye(reason="No.")]
     assert pair.caller.receive(encode_control(hello("late")), 100) == []
-    long = encode_control(Cancel(request_id="r" * 9000))
+    long = encode_control(Generate(request_id="r", prompt="p" * 9000))
     assert pair.caller.receive(long, 100) == []
 
 
