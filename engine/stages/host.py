@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 import msgspec
+import psutil
 
 from engine.errors import (
     CompileError,
@@ -83,6 +84,19 @@ class StageProcess:
     def pid(self) -> int | None:
         """The process's id; None before ``load``."""
         return None if self._pipes is None else self._pipes.pid
+
+    def memory_bytes(self) -> int:
+        """Return what the process takes of this PC's memory, without the weights it maps.
+
+        Those are the system's cache, which counts as free; 0 before it started or after it ended.
+        """
+        if self.pid is None:
+            return 0
+        try:
+            memory = psutil.Process(self.pid).memory_info()
+        except psutil.Error:
+            return 0
+        return int(memory.rss - getattr(memory, "shared", 0))
 
     async def load(self, request: LoadShard, timeout_s: float) -> StageDescription:
         """Start the process and let it load a shard.

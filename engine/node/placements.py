@@ -1,0 +1,212 @@
+"""The one placement this node takes part in: its stage, its links, and its head if it has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from engine.domain import NodeId, SampledTokens
+from engine.errors import DaisyError, PlacementError
+from engine.messages.codec import decode
+from engine.messages.control import BatchFailed, StageFailed
+from engine.pipeline.chat_text import load_chat_text
+from engine.pipeline.head import Head
+from engine.pipeline.placed_stage import PlacedStage, own_place, run_stage
+from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+    from types import TracebackType
+
+    from engine.domain import StageDescription
+    from engine.messages.control import Placement, StagePlace
+    from engine.transport.endpoint import Endpoint
+
+_logger = logging.getLogger(__name__)
+
+
+class Placements:
+    """Loads, runs and ends this node's stage; one placement at a time.
+
+    Attributes:
+        stage: What runs; None for nothing.
+        head: The head, where this node has the first stage.
+        on_changed: Told when a stage begins or ends here.
+        on_broken: Told when the chain whose head is here can't go on.
+
+    Thread: the node's loop.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        endpoint: Endpoint,
+        group: asyncio.TaskGroup,
+        cpus: tuple[int, ...] | None,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            node_id: This node.
+            endpoint: Opens connections to the neighbours.
+            group: Parent of what runs.
+            cpus: Processors a stage may use; None for all.
+        """
+        self.stage: PlacedStage | None = None
+        self.head: Head | None = None
+        self.on_changed: Callable[[], None] | None = None
+        self.on_broken: Callable[[StageFailed], None] | None = None
+        self._node_id = node_id
+        self._endpoint = endpoint
+        self._group = group
+        self._cpus = cpus
+        self._stack = AsyncExitStack()
+        self._turn = asyncio.Lock()
+
+    @property
+    def epoch(self) -> int:
+        """Of the placement whose stage runs here; 0 for none."""
+        return 0 if self.stage is None else self.stage.placement.epoch
+
+    async def place(self, placement: Placement, folder: Path) -> StageDescription:
+        """Load this node's stage out of a folder, in place of what ran.
+
+        Args:
+            placement: Who runs what; with addresses as they are reached from here.
+            folder: Of shards.
+
+        Returns:
+            What was loaded.
+
+        Fails as ``run_stage`` does; then nothing runs.
+
+        Cancellation: ends what was being loaded; nothing runs.
+        """
+        return await self.load(placement, await asyncio.to_thread(open_shard_folder, folder))
+
+    async def load(self, placement: Placement, folder: ShardFolder) -> StageDescription:
+        """As ``place``, with shards that are open.
+
+        Args:
+            placement: Who runs what.
+            folder: Its shards.
+        """
+        place = own_place(placement, self._node_id)
+        async with self._turn:
+            await self._end()
+            try:
+                self.stage = await self._start(placement, place, folder)
+            except BaseException:
+                await asyncio.shield(self._end())
+                raise
+            self._tell_changed()
+            return self.stage.description
+
+    async def end(self) -> None:
+        """End the running placement, if there is one: its requests, its process, its links.
+
+        Cancellation: goes on to its end.
+        """
+        async with self._turn:
+            await asyncio.shield(self._end())
+
+    async def probe(self, epoch: int) -> None:
+        """Send a token round the chain whose head is here.
+
+        Args:
+            epoch: Of the placement that is meant.
+
+        Raises:
+            PlacementError: Its head is not here.
+
+        Fails as the chain does.
+        """
+        if self.head is None or self.epoch != epoch:
+            raise PlacementError(f"The head of placement {epoch} does not run on this PC.")
+        await self.head.probe()
+
+    def on_failure(self, failure: BatchFailed | StageFailed) -> None:
+        """Take what a stage of the chain reports to its head.
+
+        Args:
+            failure: Of any epoch; that of another one is nothing to this head.
+        """
+        if self.head is None:
+            return
+        self.head.on_failure(failure)
+        if isinstance(failure, StageFailed) and failure.epoch == self.epoch and self.on_broken:
+            self.on_broken(failure)
+
+    async def _start(
+        self, placement: Placement, place: StagePlace, folder: ShardFolder
+    ) -> PlacedStage:
+        async def send_own_head(frame: bytes) -> None:
+            message = decode(frame)
+            if isinstance(message, SampledTokens):
+                if self.head is not None:
+                    self.head.on_sampled(message, frame)
+            elif isinstance(message, BatchFailed | StageFailed):
+                self.on_failure(message)
+
+        stage = await self._stack.enter_async_context(
+            run_stage(placement, place, folder, self._endpoint, send_own_head, self._cpus)
+        )
+        tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
+        if place.stage_index == 0:
+            text = await asyncio.to_thread(load_chat_text, folder)
+            self.head = Head(text, placement, stage.server.accept)
+            tasks.start(self.head.run_loop())
+        tasks.start(_logged(stage.server.run_loop()))
+        if stage.next_link is not None:
+            tasks.start(_logged(stage.server.watch_loop(stage.next_link.receive)))
+        return stage
+
+    async def _end(self) -> None:
+        was_running = self.stage is not None
+        self.stage = None
+        head, self.head = self.head, None
+        if head is not None:
+            head.stop()
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+        if was_running:
+            self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        if self.on_changed is not None:
+            self.on_changed()
+
+
+class _CancelledAtEnd:
+    """Tasks of the node's group that end with a placement."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> _CancelledAtEnd:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self._tasks.append(self._group.create_task(coroutine))
+
+
+async def _logged(coroutine: Coroutine[object, object, None]) -> None:
+    """Run a loop whose end is reported elsewhere."""
+    try:
+        await coroutine
+    except DaisyError as error:
+        _logger.info("stage: ended, %s", error.what)

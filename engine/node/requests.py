@@ -1,0 +1,123 @@
+"""The requests of one connection: begun, cancelled, and ended with it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from engine.errors import DaisyError, PlacementError, RemoteProtocolError, TransportError
+from engine.messages.codec import encode_control
+from engine.messages.control import ErrorReport
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from engine.messages.control import Cancel, Generate
+    from engine.messages.message import Message
+    from engine.node.placements import Placements
+    from engine.pipeline.relay import Relay
+    from engine.transport.connection import Connection
+
+_logger = logging.getLogger(__name__)
+
+
+class _AskerGoneError(Exception):
+    """The asker's connection ended: unlike one along the chain, nobody is left to be told."""
+
+
+class Requests:
+    """What was asked over one connection and is not answered yet.
+
+    Thread: the node's loop.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        group: asyncio.TaskGroup,
+        placements: Placements,
+        relay: Relay | None,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            connection: To whoever asks.
+            group: Parent of the requests' tasks.
+            placements: Has the head, where it is here.
+            relay: Follows an answer through the pool; None where the head must be here.
+        """
+        self._connection = connection
+        self._group = group
+        self._placements = placements
+        self._relay = relay
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, request: Generate) -> None:
+        """Answer a request beside everything else.
+
+        Args:
+            request: As it came.
+
+        Raises:
+            RemoteProtocolError: One of that name runs already.
+        """
+        name = request.request_id
+        if name in self._tasks:
+            raise RemoteProtocolError(f"Two requests are called {name!r}.")
+        task = self._group.create_task(self._answer(request))
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+
+    def cancel(self, message: Cancel) -> None:
+        """End a request where it is; the asker is told how far it came.
+
+        Args:
+            message: Names it; nothing happens for one that is not running.
+        """
+        if message.request_id not in self._tasks:
+            return
+        key = self._key(message.request_id)
+        if self._relay is not None:
+            self._relay.cancel(key)
+        elif self._placements.head is not None:
+            self._placements.head.cancel(key)
+
+    def end(self) -> None:
+        """End all: whoever asked is gone."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _answer(self, request: Generate) -> None:
+        async def send(message: Message) -> None:
+            try:
+                await self._connection.send(encode_control(message))
+            except TransportError as error:
+                raise _AskerGoneError(error.what) from error
+
+        key = self._key(request.request_id)
+        try:
+            if self._relay is not None:
+                await self._relay.answer(request, send, key)
+            elif self._placements.head is not None:
+                await self._placements.head.answer(request, send, key)
+            else:
+                raise PlacementError(
+                    "No model is loaded on this PC.", "Load one, or ask the PC that is the head."
+                )
+        except _AskerGoneError as error:
+            _logger.info("request: the asker is gone, %s", error)
+        except DaisyError as error:
+            await self._report(error, request.request_id)
+
+    async def _report(self, error: DaisyError, request_id: str) -> None:
+        report = ErrorReport(
+            code=error.code, what=error.what, advice=error.advice, request_id=request_id
+        )
+        try:
+            await self._connection.send(encode_control(report))
+        except TransportError as lost:
+            _logger.info("request: the asker is gone, %s", lost.what)
+
+    def _key(self, request_id: str) -> str:
+        """Name a request unlike those of every other connection."""
+        return f"{self._connection.address}/{request_id}"

@@ -1,0 +1,317 @@
+"""What the coordinator orders this node to do, done: keep a model, cut it, run a stage, warm up.
+
+An order is obeyed only if the fence admits its stamp. One of a term that is not on this PC's disk
+yet waits a moment for it. Of each kind of work one runs at a time: a newer order ends the older.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from engine.errors import DaisyError, PlacementError, RemoteProtocolError
+from engine.messages.control import Placement, StageFailed, StageReady
+from engine.messages.deployment import Trouble
+from engine.messages.pool_control import (
+    EndPlacement,
+    KeepModel,
+    ModelSplit,
+    SplitModel,
+    WarmedUp,
+    WarmUp,
+)
+from engine.pool.terms import is_older
+from engine.pool.work_report import WorkReport
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from pathlib import Path
+
+    from engine.domain import NodeId, StageDescription
+    from engine.messages.control import StagePlace
+    from engine.messages.message import Message
+    from engine.messages.pool import Stamp
+    from engine.pool.model_shelf import ModelShelf
+    from engine.pool.peer_sources import PeerSources
+    from engine.pool.terms import Fence
+
+Order: TypeAlias = Placement | SplitModel | KeepModel | WarmUp | EndPlacement
+
+TERM_WITHIN_S = 5.0  # for a term that was announced to reach this PC's disk
+MAX_WAITING = 16  # orders that wait for their term
+
+_logger = logging.getLogger(__name__)
+
+
+class StageHost(Protocol):
+    """The part of the node that runs a stage."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the placement whose stage runs here; 0 for none."""
+        ...
+
+    async def place(self, placement: Placement, folder: Path) -> StageDescription:
+        """Load this node's stage of a placement out of a folder, in place of what ran."""
+        ...
+
+    async def end(self) -> None:
+        """End the stage that runs here, if one does."""
+        ...
+
+    async def probe(self, epoch: int) -> None:
+        """Send a token round the chain whose head is here."""
+        ...
+
+
+class Colleagues(Protocol):
+    """The other nodes, as far as orders need them."""
+
+    def tell_all(self, message: Message) -> None:
+        """Hand a message to every node, this one included; returns at once."""
+        ...
+
+    def answer(self, stamp: Stamp, message: Message) -> None:
+        """Hand an answer to the coordinator that gave an order; returns at once."""
+        ...
+
+    def address_of(self, node_id: NodeId) -> str | None:
+        """Return where a node listens, as reached from here; None if that isn't known."""
+        ...
+
+
+class OrderDesk:
+    """Takes the coordinator's orders and answers them.
+
+    Attributes:
+        on_kept: Told when this node keeps another model.
+
+    Thread: the node's loop.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        fence: Fence,
+        host: StageHost,
+        shelf: ModelShelf,
+        sources: PeerSources,
+        colleagues: Colleagues,
+    ) -> None:
+        """Begin with no order.
+
+        Args:
+            node_id: This node.
+            fence: Its own.
+            host: Runs stages.
+            shelf: Has the models' files.
+            sources: Other nodes, to fetch files from.
+            colleagues: The other nodes, to talk to.
+        """
+        self._node_id = node_id
+        self._fence = fence
+        self._host = host
+        self._shelf = shelf
+        self._sources = sources
+        self._colleagues = colleagues
+        self.on_kept: Callable[[], Awaitable[None]] | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._work: dict[str, asyncio.Task[None]] = {}
+        self._epochs: dict[str, int] = {}  # that work is for
+        self._described: StageReady | None = None  # what was answered last
+        self._num_waiting = 0
+        self._term_changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> None:
+        """Stand in for the work until cancelled.
+
+        Cancellation: ends all work; what was fetched stays.
+        """
+        async with asyncio.TaskGroup() as self._group:
+            await asyncio.Event().wait()
+
+    def is_placing(self, epoch: int) -> bool:
+        """Return whether a stage of this placement is being fetched or loaded here."""
+        return self._is_at("stage", epoch)
+
+    def _is_at(self, kind: str, epoch: int) -> bool:
+        task = self._work.get(kind)
+        return self._epochs.get(kind) == epoch and task is not None and not task.done()
+
+    def take(self, order: Order, sender: NodeId) -> None:
+        """Take an order; it is carried out beside everything else.
+
+        Args:
+            order: As it came.
+            sender: Whose session it came over.
+
+        Raises:
+            RemoteProtocolError: It has no stamp, or another node's.
+        """
+        stamp = order.stamp
+        if stamp is None or stamp.sender != sender:
+            raise RemoteProtocolError(
+                f"{type(order).__name__} came without a stamp of its sender's."
+            )
+        if self._fence.admit(stamp):
+            self._begin(order, stamp)
+        elif self._group is not None and self._may_wait(stamp):
+            self._group.create_task(self._wait_for_term(order, stamp))
+
+    def _may_wait(self, stamp: Stamp) -> bool:
+        is_early = is_older(self._fence.accepted, than=stamp.term)
+        return is_early and self._num_waiting < MAX_WAITING
+
+    async def _wait_for_term(self, order: Order, stamp: Stamp) -> None:
+        self._num_waiting += 1
+        try:
+            async with asyncio.timeout(TERM_WITHIN_S):
+                while is_older(self._fence.accepted, than=stamp.term):
+                    self._term_changed.clear()
+                    await self._term_changed.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._num_waiting -= 1
+        if self._fence.admit(stamp):
+            self._begin(order, stamp)
+
+    def look(self) -> None:
+        """Take note that another term may be in force."""
+        self._term_changed.set()
+
+    def _begin(self, order: Order, stamp: Stamp) -> None:
+        match order:
+            case Placement():
+                if self._described is not None and self._host.epoch == order.epoch:
+                    self._colleagues.answer(stamp, self._described)  # it was lost on the way
+                else:
+                    self._start("stage", order.epoch, partial(self._place, order, stamp))
+            case EndPlacement():
+                if self.is_placing(order.epoch) or self._host.epoch == order.epoch:
+                    self.end_stage()
+            case SplitModel():
+                self._start("split", order.epoch, partial(self._split, order, stamp))
+            case KeepModel():
+                self._start("keep", 0, partial(self._keep, order))
+            case WarmUp():
+                self._start("warm-up", order.epoch, partial(self._warm_up, order, stamp))
+
+    def end_stage(self) -> None:
+        """End what runs or is being loaded here: the pool has another plan."""
+        self._start("stage", 0, self._host.end)
+
+    def _start(
+        self, kind: str, epoch: int, work: Callable[[], Coroutine[object, object, None]]
+    ) -> None:
+        """Start work once older work of its kind has ended, unless it is the very same."""
+        if self._group is None or self._is_at(kind, epoch):
+            return
+        self._epochs[kind] = epoch
+        self._work[kind] = self._group.create_task(_after(self._work.get(kind), work))
+
+    # ---- the orders ---------------------------------------------------------------------------
+
+    async def _place(self, placement: Placement, stamp: Stamp) -> None:
+        index = 0
+        try:
+            place = self._own_place(placement)
+            index = place.stage_index
+            report = self._report(placement.epoch)
+            async with self._sources.open() as sources:
+                folder = await self._shelf.fetch(
+                    placement.manifest_sha256, place.layers, sources, report
+                )
+            report("compile", 0, 1, "steps")
+            description = await self._host.place(self._addressed(placement), folder)
+            report("compile", 1, 1, "steps")
+        except DaisyError as error:
+            failed = StageFailed(
+                epoch=placement.epoch,
+                stage_index=index,
+                code=error.code,
+                what=error.what,
+                advice=error.advice,
+            )
+            self._colleagues.answer(stamp, failed)
+        else:
+            ready = StageReady(epoch=placement.epoch, stage_index=index, description=description)
+            self._described = ready
+            self._colleagues.answer(stamp, ready)
+
+    async def _split(self, order: SplitModel, stamp: Stamp) -> None:
+        manifest_sha256, trouble = None, None
+        try:
+            manifest_sha256 = await self._shelf.split(
+                order.wish.model_sha256, order.layers, self._report(order.epoch)
+            )
+        except DaisyError as error:
+            trouble = trouble_of(error)
+        answer = ModelSplit(epoch=order.epoch, manifest_sha256=manifest_sha256, trouble=trouble)
+        self._colleagues.answer(stamp, answer)
+
+    async def _keep(self, order: KeepModel) -> None:
+        try:
+            async with self._sources.open() as sources:
+                await self._shelf.keep(order.model_sha256, sources, self._report(0))
+        except DaisyError as error:
+            _logger.warning("keep: a second copy of the model could not be made, %s", error.what)
+        else:
+            if self.on_kept is not None:
+                await self.on_kept()
+
+    async def _warm_up(self, order: WarmUp, stamp: Stamp) -> None:
+        trouble = None
+        report = self._report(order.epoch)
+        report("warm-up", 0, 1, "steps")
+        try:
+            await self._host.probe(order.epoch)
+        except DaisyError as error:
+            trouble = trouble_of(error)
+        else:
+            report("warm-up", 1, 1, "steps")
+        self._colleagues.answer(stamp, WarmedUp(epoch=order.epoch, trouble=trouble))
+
+    def _own_place(self, placement: Placement) -> StagePlace:
+        own = [place for place in placement.stages if place.node_id == self._node_id]
+        if len(own) != 1:
+            raise PlacementError(
+                f"Placement {placement.epoch} gives this PC {len(own)} stages; it can run one."
+            )
+        return own[0]
+
+    def _addressed(self, placement: Placement) -> Placement:
+        """Return a placement with every node's address as it is reached from here."""
+        return replace(
+            placement,
+            stages=tuple(
+                replace(place, address=self._colleagues.address_of(place.node_id) or place.address)
+                for place in placement.stages
+            ),
+        )
+
+    def _report(self, epoch: int) -> WorkReport:
+        return WorkReport(self._node_id, epoch, self._colleagues.tell_all, self._loop.time)
+
+
+async def _after(
+    before: asyncio.Task[None] | None, work: Callable[[], Coroutine[object, object, None]]
+) -> None:
+    if before is not None and not before.done():
+        before.cancel()
+        await asyncio.wait([before])
+    await work()
+
+
+def trouble_of(error: DaisyError) -> Trouble:
+    """Return an error as it is told to other nodes.
+
+    Args:
+        error: Any of ours.
+    """
+    return Trouble(code=error.code, what=error.what, advice=error.advice)
