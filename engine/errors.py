@@ -27,6 +27,8 @@ An error carries fields, never a prepared sentence of another layer.
     │   ├─ PeerUnreachableError
     │   ├─ PeerTimeoutError
     │   ├─ VersionMismatchError
+    │   ├─ NotTrustedError          the peer is not of this pool, or this PC no longer is
+    │   ├─ PairingError
     │   ├─ LocalProtocolError       we misused the protocol: a bug of ours
     │   └─ RemoteProtocolError      the peer did
     └─ RequestError
@@ -334,6 +336,26 @@ class VersionMismatchError(TransportError):
     """
 
     code = "version_mismatch"
+    retryable = False
+
+
+class NotTrustedError(TransportError):
+    """The other PC and this one are not of the same pool.
+
+    Pair them: daisy invite on a PC of the pool, daisy join on the other one.
+    """
+
+    code = "not_trusted"
+    retryable = False
+
+
+class PairingError(TransportError):
+    """The two PCs could not be paired.
+
+    Run daisy invite again, and type the new code.
+    """
+
+    code = "pairing"
     retryable = False
 
 
