@@ -71,6 +71,16 @@ class Connection:
         """Seconds from the last answered ping to its answer; None before the first."""
         return self._session.round_trip_s
 
+    def measure_round_trip(self) -> None:
+        """Ask the peer for an answer, so that ``round_trip_s`` is as it is now; waits for nothing.
+
+        A peer that is heard often is never asked else. On a connection that has ended it does
+        nothing.
+        """
+        if self._failure is None and not self._websocket.is_congested:
+            self._session.measure(self._loop.time())
+            self._write()
+
     async def send(self, frame: bytes) -> None:
         """Send one frame; frames leave in the order of the calls.
 

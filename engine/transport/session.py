@@ -179,6 +179,7 @@ class Session:
         self._give_up_s = now_s + self._liveness.hello_within_s  # in every state but OPEN
         self._pinged_s = now_s
         self._num_pings = 0
+        self._num_pongs = 0  # the number of the last one, if it answered the last ping
         self._is_reading = True
 
     # ---- what the peer did -------------------------------------------------------------
@@ -305,6 +306,13 @@ class Session:
         else:
             self._ping(now_s)
 
+    def measure(self, now_s: float) -> None:
+        """Ask the peer, silent or not, for ``round_trip_s``; not while an answer may come."""
+        is_waiting = now_s < self._pinged_s + self._liveness.ping_after_s
+        is_asked = is_waiting and self._num_pongs < self._num_pings
+        if self.state is State.OPEN and not is_asked:
+            self._ping(now_s)
+
     def _ping(self, now_s: float) -> None:
         self._num_pings += 1
         self._pinged_s = now_s
@@ -378,6 +386,7 @@ class Session:
                 self._pong = encode_control(Pong(number=message.number))
             case Pong() if message.number == self._num_pings:
                 self.round_trip_s = now_s - self._pinged_s
+                self._num_pongs = message.number
         return []
 
     def _greet(self, hello: Hello) -> list[Event]:

@@ -217,6 +217,27 @@ def test_a_silent_peer_is_asked_and_its_answer_measured(met: Pair) -> None:
     assert met.listener.round_trip_s is None
 
 
+def test_a_peer_that_is_never_silent_is_measured_when_somebody_wants_to_know(met: Pair) -> None:
+    met.caller.measure(met.now_s)
+    met.caller.measure(met.now_s + 1)  # it may still answer
+    (ping,) = met.caller.data_to_send()
+    assert decode(ping) == Ping(number=1)
+    met.listener.receive(ping, met.now_s)
+    met.now_s += 0.5
+    met.caller.receive(met.listener.data_to_send()[-1], met.now_s)
+    assert met.caller.round_trip_s == 0.5
+    met.caller.measure(met.now_s)
+    met.caller.measure(met.now_s + 5)  # it never did
+    assert [decode(f) for f in met.caller.data_to_send()] == [Ping(number=2), Ping(number=3)]
+
+
+def test_before_the_hello_nobody_is_measured() -> None:
+    caller = Pair().caller
+    caller.data_to_send()
+    caller.measure(1)
+    assert caller.data_to_send() == []
+
+
 def test_anything_received_is_a_sign_of_life(met: Pair) -> None:
     for _ in range(20):
         met.pass_time(4.0)
