@@ -20,9 +20,9 @@ import psutil
 from machine import alone, refuse_when_busy
 from protocol import add_protocol_arguments, paired_ratio, run_arms, write_results
 
-from engine.cli.asking import ask
 from engine.cli.local_pool import LocalPool, PoolOptions, open_local_pool
 from engine.messages.control import Finished, Generate
+from engine.pipeline.asking import ask
 from engine.pipeline.chat_text import load_chat_text
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 

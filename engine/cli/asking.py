@@ -1,76 +1,7 @@
-"""Asking the head: one request, its events, and its end."""
+"""Asking a node, where the commands find it."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from engine.pipeline.asking import ask
 
-from engine.errors import RemoteProtocolError, TransportError, rebuilt
-from engine.messages.codec import decode, encode_control
-from engine.messages.control import Accepted, Cancel, ErrorReport, Finished, TextDelta
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from engine.messages.control import Generate
-    from engine.transport.connection import Connection
-
-CANCEL_DEADLINE_S = 2.0  # for the head to say how far a stopped answer came
-
-
-async def ask(
-    connection: Connection, request: Generate
-) -> AsyncIterator[Accepted | TextDelta | Finished]:
-    """Send a request and give out what comes of it.
-
-    Args:
-        connection: To the head; one request at a time.
-        request: What is asked.
-
-    Yields:
-        What the head says of it, ``Finished`` last.
-
-    Raises:
-        DaisyError: As the head reported it.
-        TransportError: The connection ended.
-
-    Cancellation: the request is cancelled at the head, which frees every stage.
-    """  # noqa: DOC501 - cancellation is passed on
-    await connection.send(encode_control(request))
-    is_running = True
-    try:
-        async for message in _events(connection, request.request_id):
-            is_running = not isinstance(message, Finished)
-            yield message
-    except (asyncio.CancelledError, GeneratorExit):
-        if is_running:
-            await asyncio.shield(_cancel(connection, request.request_id))
-        raise
-
-
-async def _events(
-    connection: Connection, request_id: str
-) -> AsyncIterator[Accepted | TextDelta | Finished]:
-    while True:
-        message = decode(await connection.receive())
-        match message:
-            case ErrorReport():
-                raise rebuilt(message.code, message.what, message.advice)
-            case Accepted() | TextDelta() | Finished():
-                if message.request_id != request_id:
-                    continue  # the rest of one that was cancelled
-                yield message
-                if isinstance(message, Finished):
-                    return
-            case _:
-                raise RemoteProtocolError(f"The head sent {type(message).__name__} to an asker.")
-
-
-async def _cancel(connection: Connection, request_id: str) -> None:
-    try:
-        async with asyncio.timeout(CANCEL_DEADLINE_S):
-            await connection.send(encode_control(Cancel(request_id=request_id)))
-            async for _ in _events(connection, request_id):
-                pass
-    except (TimeoutError, TransportError):
-        return  # the nodes are ended next, and with them what they hold
+__all__ = ["ask"]

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import data_dir, division, pool_options
-from engine.cli.asking import ask
 from engine.cli.commands import chat_message, new_request_id, tell_answer, tell_stages
 from engine.cli.local_pool import open_local_pool
 from engine.cli.preparation import open_source, shards_for
 from engine.errors import StageError
 from engine.messages.control import TextDelta
 from engine.messages.request_body import RequestBody, as_generate
+from engine.pipeline.asking import ask
 from engine.pipeline.chat_text import load_chat_text
 from engine.process_ending import describe_ending
 

@@ -11,29 +11,23 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine.config import TOKEN_DEADLINE_S
 from engine.domain import SequenceId
-from engine.errors import (
-    DaisyError,
-    PeerTimeoutError,
-    PipelineBrokenError,
-    rebuilt,
-)
+from engine.errors import DaisyError, PipelineBrokenError, PlacementError, rebuilt
 from engine.messages.codec import encode_control, encode_micro_batch, peek_batch
 from engine.messages.control import (
     Accepted,
     BatchFailed,
     CloseSequence,
-    Finished,
+    Generate,
     OpenSequence,
-    TextDelta,
+    StageFailed,
 )
+from engine.pipeline.live_request import LiveRequest
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.request import Sequence, check_max_tokens
 from engine.scheduler.scheduler import Scheduler
@@ -42,70 +36,78 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.domain import SampledTokens
-    from engine.messages.control import Generate, Placement, StageFailed
+    from engine.messages.control import Placement
     from engine.messages.message import Message
     from engine.pipeline.chat_text import ChatText
+    from engine.pipeline.live_request import SendToAsker
     from engine.pipeline.reply import Reply
     from engine.sampling.parameters import SamplingParameters
 
     Submit = Callable[[bytes], Awaitable[None]]
-    SendToAsker = Callable[[Message], Awaitable[None]]
 
 MAX_BLOCK_TOKENS = 32  # the larger of the devices' KV block sizes; a smaller one wastes less
+_PROBE = Generate(request_id="probe", prompt="a", max_tokens=1, ignore_eos=True)
 
 
-@dataclass(slots=True)
-class _Live:
-    """One request while it runs."""
-
-    request: Generate
-    key: str
+class _Prepared(NamedTuple):
+    prompt_ids: list[int]
+    max_tokens: int
     reply: Reply
-    opening: OpenSequence
-    num_prompt_tokens: int
-    accepted_s: float
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    failure: DaisyError | None = None
-    first_token_s: float | None = None
-    last_token_s: float | None = None
-    decode_compute_us: list[int] = field(default_factory=list)
 
 
 class Head:
     """Runs the requests of one placement.
 
+    Attributes:
+        epoch: Of the placement.
+
     Thread: the node's loop.
     """
 
-    def __init__(self, text: ChatText, placement: Placement, submit: Submit) -> None:
+    def __init__(
+        self,
+        text: ChatText,
+        placement: Placement,
+        submit: Submit,
+        on_broken: Callable[[StageFailed], None] | None = None,
+    ) -> None:
         """Begin with no requests.
 
         Args:
             text: The model's text side.
             placement: What this head feeds.
             submit: Hands a frame to the first stage.
+            on_broken: Told once, which stage broke the chain.
         """
+        self.epoch = placement.epoch
         self._text = text
-        self._placement = placement
+        self._context_tokens = placement.context_tokens
         self._submit = submit
+        self._on_broken = on_broken
         self._scheduler = Scheduler(_limits(placement), placement.epoch)
-        self._live: dict[SequenceId, _Live] = {}
-        self._by_key: dict[str, SequenceId | None] = {}  # None while its prompt is made
+        self._live: dict[SequenceId, LiveRequest] = {}
+        self._by_key: dict[str, LiveRequest | None] = {}  # None while its prompt is made
         self._cancelled: set[str] = set()  # of those
         self._outgoing: deque[CloseSequence] = deque()
-        self._untold: deque[tuple[_Live, tuple[int, ...]]] = deque()
+        self._untold: deque[tuple[LiveRequest, tuple[int, ...]]] = deque()
         self._wake = asyncio.Event()
         self._num_sequences = 0
         self._heard_s = time.monotonic()  # of the chain, whatever it computed
         self._broken: DaisyError | None = None
 
+    @property
+    def num_active(self) -> int:
+        """Requests that run or wait for their turn."""
+        return len(self._by_key)
+
     # ---- a request's own task -----------------------------------------------------------------
 
     async def answer(self, request: Generate, send: SendToAsker, key: str | None = None) -> None:
-        """Answer one request, streaming to the asker until the answer has ended.
+        """Answer one request, or go on with its answer, streaming until the answer has ended.
 
         Args:
-            request: What is asked.
+            request: What is asked. Where ids are committed, the answer goes on behind them as if
+                it had never stopped; their text is not sent again.
             send: Reaches the asker; may be slow.
             key: Names the request in ``cancel``, unlike any other that is running; its
                 ``request_id`` if left out, which is unique on one connection only.
@@ -113,114 +115,90 @@ class Head:
         Raises:
             UsageError: The request is wrong, or too long for the context.
             ChatTemplateError: The model has no template, or it fails.
+            PlacementError: The request is meant for another placement.
             RequestError: The chain broke.
             StageError: A stage could not compute it.
 
         Cancellation: closes the sequence on every stage.
         """
-        accepted_s = time.monotonic()
+        began_s = time.monotonic()
         self._refuse_if_broken()
+        self._refuse_if_meant_for_another(request)
         request.sampling.checked()
-        now = datetime.now().astimezone()
         key = request.request_id if key is None else key
         self._by_key[key] = None
         try:
-            prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request, now)
-            live = self._queued(request, key, prompt_ids, accepted_s)
-            try:
-                await send(
-                    Accepted(
-                        request_id=request.request_id,
-                        prompt_tokens=len(prompt_ids),
-                        seed=live.opening.sampling.seed,
-                    )
-                )
-                self._wake.set()
-                await self._stream(live, send)
-            finally:
-                self._close(live)
+            prepared = await asyncio.to_thread(self._prepare, request, datetime.now().astimezone())
+            await self._run(self._begun(request, prepared, began_s), prepared, send, key)
         finally:
             self._by_key.pop(key, None)
             self._cancelled.discard(key)
 
-    def _queued(
-        self, request: Generate, key: str, prompt_ids: list[int], accepted_s: float
-    ) -> _Live:
-        max_tokens = check_max_tokens(
-            request.max_tokens, len(prompt_ids), self._placement.context_tokens
-        )
-        self._refuse_if_broken()
-        sequence_id = self._next_id()
-        live = _Live(
-            request=request,
-            key=key,
-            reply=self._text.new_reply(request, prompt_ids, max_tokens),
-            opening=OpenSequence(
-                epoch=self._placement.epoch,
-                sequence_id=sequence_id,
-                num_prompt_tokens=len(prompt_ids),
-                sampling=self._seeded(request),
-            ),
-            num_prompt_tokens=len(prompt_ids),
-            accepted_s=accepted_s,
-        )
-        self._scheduler.add(Sequence(sequence_id, prompt_ids, max_tokens))
-        self._live[sequence_id] = live
-        self._by_key[key] = sequence_id
-        if key in self._cancelled:
-            self.cancel(key)
-        return live
-
-    async def _stream(self, live: _Live, send: SendToAsker) -> None:
-        number = 0
-        request_id = live.request.request_id
-        while True:
-            await self._changed(live)
-            live.changed.clear()
-            text, ids = live.reply.take()
-            if ids:
-                delta = TextDelta(request_id=request_id, number=number, text=text, token_ids=ids)
-                await send(delta)
-                number += 1
-            if live.failure is not None:
-                raise live.failure
-            if live.reply.finish_reason is not None and not live.changed.is_set():
-                await send(self._finished(live))
-                return
-
-    async def _changed(self, live: _Live) -> None:
-        """Wait for something new to tell; a chain that computes for others is no dead one.
+    async def probe(self) -> None:
+        """Send one token round the whole chain and wait until it has come back.
 
         Raises:
-            PeerTimeoutError: The chain has said nothing at all for too long.
-        """
-        waits_from_s = time.monotonic()
-        while True:
-            rest_s = max(waits_from_s, self._heard_s) + TOKEN_DEADLINE_S - time.monotonic()
-            if rest_s <= 0:
-                raise PeerTimeoutError(
-                    f"No token came for {TOKEN_DEADLINE_S:g} s.",
-                    "A PC of the pool hangs; load the model again.",
-                )
-            try:
-                async with asyncio.timeout(rest_s):
-                    await live.changed.wait()
-            except TimeoutError:
-                continue
-            return
+            RequestError: The chain broke.
+            StageError: A stage could not compute it.
+            TransportError: A stage could not be reached, or said nothing.
 
-    def _finished(self, live: _Live) -> Finished:
-        first, last = live.first_token_s, live.last_token_s
-        computed = live.decode_compute_us
-        return Finished(
-            request_id=live.request.request_id,
-            finish_reason=live.reply.finish_reason or "cancelled",
-            prompt_tokens=live.num_prompt_tokens,
-            completion_tokens=live.reply.num_tokens,
-            ttft_s=None if first is None else first - live.accepted_s,
-            decode_s=0.0 if first is None or last is None else last - first,
-            chain_compute_ms=sum(computed) / len(computed) / 1000 if computed else 0.0,
+        Cancellation: closes the sequence on every stage.
+        """
+
+        async def discard(_: Message) -> None: ...
+
+        self._refuse_if_broken()
+        prepared = await asyncio.to_thread(self._prepare, _PROBE, datetime.now().astimezone())
+        one_id = prepared._replace(prompt_ids=prepared.prompt_ids[:1])
+        await self._run(self._begun(_PROBE, one_id, time.monotonic()), one_id, discard)
+
+    def _prepare(self, request: Generate, now: datetime) -> _Prepared:
+        """Make ids of the prompt and begin the reply; in a thread, for both may be long."""
+        prompt_ids = self._text.prompt_ids(request, now)
+        max_tokens = check_max_tokens(request.max_tokens, len(prompt_ids), self._context_tokens)
+        return _Prepared(
+            prompt_ids, max_tokens, self._text.new_reply(request, prompt_ids, max_tokens)
         )
+
+    def _begun(self, request: Generate, prepared: _Prepared, began_s: float) -> LiveRequest:
+        self._refuse_if_broken()
+        self._num_sequences += 1
+        opening = OpenSequence(
+            epoch=self.epoch,
+            sequence_id=SequenceId(self._num_sequences),
+            num_prompt_tokens=len(prepared.prompt_ids),  # the answer begins there, as ever
+            sampling=_seeded(request),
+        )
+        return LiveRequest(request, prepared.reply, opening, began_s)
+
+    async def _run(
+        self, live: LiveRequest, prepared: _Prepared, send: SendToAsker, key: str | None = None
+    ) -> None:
+        if prepared.reply.finish_reason is None:  # else all of it is committed already
+            self._queue(live, prepared, key)
+        try:
+            await send(
+                Accepted(
+                    request_id=live.request.request_id,
+                    prompt_tokens=len(prepared.prompt_ids),
+                    seed=live.opening.sampling.seed,
+                )
+            )
+            self._wake.set()
+            await live.stream(send, lambda: self._heard_s)
+        finally:
+            self._close(live)
+
+    def _queue(self, live: LiveRequest, prepared: _Prepared, key: str | None) -> None:
+        committed_ids = live.request.committed_ids
+        self._scheduler.add(
+            Sequence(live.sequence_id, prepared.prompt_ids, prepared.max_tokens, committed_ids)
+        )
+        self._live[live.sequence_id] = live
+        if key is not None:
+            self._by_key[key] = live
+            if key in self._cancelled:
+                self.cancel(key)
 
     def cancel(self, key: str) -> None:
         """End a request where it is; its asker is told how far it came.
@@ -230,13 +208,12 @@ class Head:
         """
         if key not in self._by_key:
             return
-        sequence_id = self._by_key[key]
-        if sequence_id is None:
+        live = self._by_key[key]
+        if live is None:
             self._cancelled.add(key)
             return
-        self._scheduler.cancel(sequence_id)
-        self._live[sequence_id].reply.cancel()
-        self._live[sequence_id].changed.set()
+        self._scheduler.cancel(live.sequence_id)
+        live.cancel()
 
     # ---- what comes back ----------------------------------------------------------------------
 
@@ -256,11 +233,7 @@ class Head:
             live = self._live.get(sequence_id)
             if live is None:
                 continue
-            if live.first_token_s is None:
-                live.first_token_s = now_s
-            else:
-                live.decode_compute_us.append(compute_us)
-            live.last_token_s = now_s
+            live.on_tokens(now_s, compute_us)
             if live.reply.ends_at(token_ids):
                 self._scheduler.finish(sequence_id)
             self._untold.append((live, token_ids))
@@ -274,30 +247,31 @@ class Head:
         Args:
             failure: As a stage reported it; of another epoch, it is ignored.
         """
-        if failure.epoch != self._placement.epoch:
+        if failure.epoch != self.epoch:
+            return
+        if isinstance(failure, StageFailed):
+            self._break(rebuilt(failure.code, failure.what, failure.advice), failure)
             return
         error = rebuilt(failure.code, failure.what, failure.advice)
-        if isinstance(failure, BatchFailed):
-            for sequence_id in self._scheduler.fail(failure.batch_id):
-                self._fail(sequence_id, error)
-            self._wake.set()
-        else:
-            self._break(error)
+        for sequence_id in self._scheduler.fail(failure.batch_id):
+            if sequence_id in self._live:
+                self._live[sequence_id].fail(error)
+        self._wake.set()
 
     def stop(self) -> None:
-        """Fail what runs because the placement has ended."""
-        self._break(PipelineBrokenError("The model was unloaded."))
+        """Fail what runs because the placement has ended; where it was placed anew, relays go on.
 
-    def _break(self, error: DaisyError) -> None:
+        Nobody is told that a stage broke the chain.
+        """
+        self._break(PipelineBrokenError("The PCs were given other parts of the model, or none."))
+
+    def _break(self, error: DaisyError, failure: StageFailed | None = None) -> None:
+        is_news = self._broken is None
         self._broken = self._broken or error
-        for sequence_id in list(self._live):
-            self._fail(sequence_id, error)
-
-    def _fail(self, sequence_id: SequenceId, error: DaisyError) -> None:
-        live = self._live.get(sequence_id)
-        if live is not None:
-            live.failure = live.failure or error
-            live.changed.set()
+        for live in self._live.values():
+            live.fail(error)
+        if is_news and failure is not None and self._on_broken is not None:
+            self._on_broken(failure)
 
     # ---- the loop -------------------------------------------------------------------------------
 
@@ -312,17 +286,16 @@ class Head:
             try:
                 await self._send_all()
             except DaisyError as error:
-                self._break(error)
+                self._break(error, self._first_stage_failed(error))
             self._tell()
 
     def _tell(self) -> None:
         """Make text of the new tokens; the stages are already at the next ones."""
         while self._untold:
             live, token_ids = self._untold.popleft()
-            live.reply.push(token_ids)
+            live.push(token_ids)
             if live.reply.finish_reason is not None:
-                self._scheduler.finish(live.opening.sequence_id)
-            live.changed.set()
+                self._scheduler.finish(live.sequence_id)
 
     async def _send_all(self) -> None:
         while self._outgoing:
@@ -343,29 +316,38 @@ class Head:
                 await self._submit(frame)
             self._tell()
 
-    def _close(self, live: _Live) -> None:
-        sequence_id = live.opening.sequence_id
-        self._scheduler.cancel(sequence_id)
-        self._live.pop(sequence_id, None)
-        self._outgoing.append(self._closing(sequence_id))
+    def _close(self, live: LiveRequest) -> None:
+        if self._live.pop(live.sequence_id, None) is None:
+            return  # it was never queued
+        self._scheduler.cancel(live.sequence_id)
+        self._outgoing.append(self._closing(live.sequence_id))
         self._wake.set()
 
     def _closing(self, sequence_id: SequenceId) -> CloseSequence:
-        return CloseSequence(epoch=self._placement.epoch, sequence_id=sequence_id)
+        return CloseSequence(epoch=self.epoch, sequence_id=sequence_id)
 
-    def _next_id(self) -> SequenceId:
-        self._num_sequences += 1
-        return SequenceId(self._num_sequences)
-
-    @staticmethod
-    def _seeded(request: Generate) -> SamplingParameters:
-        if request.seed_given:
-            return request.sampling
-        return msgspec.structs.replace(request.sampling, seed=secrets.randbits(63))
+    def _first_stage_failed(self, error: DaisyError) -> StageFailed:
+        return StageFailed(
+            epoch=self.epoch, stage_index=0, code=error.code, what=error.what, advice=error.advice
+        )
 
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:
             raise self._broken
+
+    def _refuse_if_meant_for_another(self, request: Generate) -> None:
+        if request.epoch not in {0, self.epoch}:
+            raise PlacementError(
+                f"The request is meant for placement {request.epoch}, and this PC is the head of "
+                f"placement {self.epoch}.",
+                "Ask the PC that is the head.",
+            )
+
+
+def _seeded(request: Generate) -> SamplingParameters:
+    if request.seed_given:
+        return request.sampling
+    return msgspec.structs.replace(request.sampling, seed=secrets.randbits(63))
 
 
 def _limits(placement: Placement) -> SchedulerLimits:

@@ -53,6 +53,26 @@ class Reply:
             if self.finish_reason is not None:
                 return
             self._push(token_id)
+            self._end_at_limit()
+
+    def resume(self, committed_ids: Sequence[int]) -> None:
+        """Take the ids of an answer that goes on; their text was given out and is not again.
+
+        What they hold back, half a character or the beginning of a stop string, is held back
+        still. More of them than the answer may have now end it.
+
+        Args:
+            committed_ids: From the answer's first; nothing was pushed yet.
+        """
+        if len(committed_ids) <= self._max_tokens:
+            self.push(committed_ids)
+            self.take()
+            return
+        for token_id in committed_ids:
+            if self.finish_reason is None:
+                self._push(token_id)
+        self.take()
+        self._end_at_limit()  # it had more room before, and nobody was given what was held back
 
     def _push(self, token_id: int) -> None:
         self.num_tokens += 1
@@ -64,8 +84,6 @@ class Reply:
         self._text.append(result.text)
         if result.matched is not None:
             self.finish_reason = "stop"
-        elif self.num_tokens >= self._max_tokens:
-            self._end("length")
 
     def ends_at(self, token_ids: Sequence[int]) -> bool:
         """Whether these ids end the answer by themselves, whatever text they make.
@@ -79,6 +97,10 @@ class Reply:
         """End the answer where it is; what is already final is still given out."""
         if self.finish_reason is None:
             self.finish_reason = "cancelled"
+
+    def _end_at_limit(self) -> None:
+        if self.finish_reason is None and self.num_tokens >= self._max_tokens:
+            self._end("length")
 
     def _end(self, reason: FinishReason) -> None:
         """End because no more ids come: half a character and half a stop string are text now."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import engine
-from engine.cli.asking import ask
 from engine.cli.local_pool import LocalPool, PoolOptions, open_local_pool
 from engine.cli.output import Output
 from engine.cli.preparation import Division, shards_for
@@ -25,6 +24,7 @@ from engine.messages.control import (
     TextDelta,
 )
 from engine.messages.request_body import RequestBody, as_generate
+from engine.pipeline.asking import ask
 from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:

@@ -13,6 +13,10 @@ from engine.pipeline.chat_text import ChatText
 @pytest.fixture(scope="session")
 def chat_text(embedded) -> ChatText:
     settings = read_settings(embedded)
+    tokenizer = load_tokenizer(embedded)
     return ChatText(
-        load_tokenizer(embedded), load_chat_template(embedded), frozenset(settings.eos_token_ids)
+        tokenizer,
+        load_chat_template(embedded),
+        frozenset(settings.eos_token_ids),
+        tokenizer.vocab_size,
     )

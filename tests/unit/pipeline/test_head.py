@@ -481,7 +481,7 @@ def test_an_answer_to_no_batch_under_way_changes_nothing(chat_text):
 
 
 def test_a_chain_that_says_nothing_is_given_up(chat_text, monkeypatch):
-    monkeypatch.setattr("engine.pipeline.head.TOKEN_DEADLINE_S", 0.1)
+    monkeypatch.setattr("engine.pipeline.live_request.TOKEN_DEADLINE_S", 0.1)
     chain = ScriptedChain([ENDLESS])
     chain.paused = True
 
@@ -495,7 +495,7 @@ def test_a_chain_that_says_nothing_is_given_up(chat_text, monkeypatch):
 
 def test_a_chain_that_computes_for_others_is_not_given_up(chat_text, monkeypatch):
     """One that waits for its place hears nothing for long, and that is no fault."""
-    monkeypatch.setattr("engine.pipeline.head.TOKEN_DEADLINE_S", 0.2)
+    monkeypatch.setattr("engine.pipeline.live_request.TOKEN_DEADLINE_S", 0.2)
     first, second = Asker(), Asker()
     chain = ScriptedChain([ENDLESS])
 

@@ -1,0 +1,154 @@
+"""One request while it runs at the head: its reply, its times, and its stream to the asker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.config import TOKEN_DEADLINE_S
+from engine.errors import PeerTimeoutError
+from engine.messages.control import Finished, TextDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.domain import SequenceId
+    from engine.errors import DaisyError
+    from engine.messages.control import Generate, OpenSequence
+    from engine.messages.message import Message
+    from engine.pipeline.reply import Reply
+
+    SendToAsker = Callable[[Message], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class LiveRequest:
+    """One request.
+
+    Attributes:
+        request: What is asked.
+        reply: Its answer so far.
+        opening: How its sequence begins on the stages.
+        began_s: When it came.
+
+    Thread: the node's loop.
+    """
+
+    request: Generate
+    reply: Reply
+    opening: OpenSequence
+    began_s: float
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _failure: DaisyError | None = field(default=None, init=False)
+    _first_token_s: float | None = field(default=None, init=False)
+    _last_token_s: float | None = field(default=None, init=False)
+    _decode_compute_us: list[int] = field(default_factory=list, init=False)
+
+    @property
+    def sequence_id(self) -> SequenceId:
+        """Of its sequence on the stages."""
+        return self.opening.sequence_id
+
+    def on_tokens(self, now_s: float, compute_us: int) -> None:
+        """Note that tokens came.
+
+        Args:
+            now_s: Of the monotonic clock.
+            compute_us: How long the stages computed for them.
+        """
+        if self._first_token_s is None:
+            self._first_token_s = now_s
+        else:
+            self._decode_compute_us.append(compute_us)
+        self._last_token_s = now_s
+
+    def push(self, token_ids: tuple[int, ...]) -> None:
+        """Make text of the next ids; there is something new to tell."""
+        self.reply.push(token_ids)
+        self._changed.set()
+
+    def cancel(self) -> None:
+        """End the answer where it is; what is final is still told."""
+        self.reply.cancel()
+        self._changed.set()
+
+    def fail(self, error: DaisyError) -> None:
+        """End the answer for a reason; the first one stands."""
+        self._failure = self._failure or error
+        self._changed.set()
+
+    async def stream(self, send: SendToAsker, heard_s: Callable[[], float]) -> None:
+        """Tell the asker what comes, until the answer has ended.
+
+        A slow asker gets what came meanwhile as one piece.
+
+        Args:
+            send: Reaches the asker; may be slow.
+            heard_s: When the chain last said anything, for whichever request.
+
+        Raises:
+            DaisyError: What the request was failed with.
+            PeerTimeoutError: The chain has said nothing at all for too long.
+
+        Cancellation: stops between two messages.
+        """
+        number = self.request.next_number
+        if self.reply.finish_reason is not None:
+            self._changed.set()  # all of it is committed already
+        while True:
+            await self._wait_for_change(heard_s)
+            self._changed.clear()
+            text, ids = self.reply.take()
+            if ids or text:
+                await send(
+                    TextDelta(
+                        request_id=self.request.request_id,
+                        number=number,
+                        text=text,
+                        token_ids=ids,
+                    )
+                )
+                number += 1
+            if self._changed.is_set():
+                continue
+            if self.reply.finish_reason is not None:
+                await send(self._finished())
+                return
+            if self._failure is not None:
+                raise self._failure
+
+    async def _wait_for_change(self, heard_s: Callable[[], float]) -> None:
+        """Wait for something new to tell; a chain that computes for others is no dead one.
+
+        Raises:
+            PeerTimeoutError: The chain has said nothing at all for too long.
+        """
+        waits_from_s = time.monotonic()
+        while True:
+            rest_s = max(waits_from_s, heard_s()) + TOKEN_DEADLINE_S - time.monotonic()
+            if rest_s <= 0:
+                raise PeerTimeoutError(
+                    f"No token came for {TOKEN_DEADLINE_S:g} s.",
+                    "A PC of the pool hangs; load the model again.",
+                )
+            try:
+                async with asyncio.timeout(rest_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            return
+
+    def _finished(self) -> Finished:
+        first, last = self._first_token_s, self._last_token_s
+        computed = self._decode_compute_us
+        return Finished(
+            request_id=self.request.request_id,
+            finish_reason=self.reply.finish_reason or "cancelled",
+            prompt_tokens=self.opening.num_prompt_tokens,
+            completion_tokens=self.reply.num_tokens,
+            ttft_s=None if first is None else first - self.began_s,
+            decode_s=0.0 if first is None or last is None else last - first,
+            chain_compute_ms=sum(computed) / len(computed) / 1000 if computed else 0.0,
+        )
