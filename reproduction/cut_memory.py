@@ -28,8 +28,8 @@ from process_usage import MemorySample, MemorySampler
 from protocol import MAX_LOAD, RESULTS, write_results
 
 from engine.errors import DaisyError
+from engine.splitter.orders import Progress, SplitOrder
 from engine.splitter.process import split_in_process
-from engine.splitter.split import Progress, SplitOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,34 +1,31 @@
-"""From whatever the person named to a folder of shards: open, convert, split, or find it done."""
+"""A folder of shards of whatever the person named, made or found, and every step said."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 import engine
+from engine import preparation
 from engine.errors import StorageError, UsageError
 from engine.messages.control import SHARD_FORMAT
-from engine.models.embedded import embedded_model
 from engine.models.names import safe_folder_name
-from engine.models.opening import open_model
-from engine.models.settings import read_settings
 from engine.models.shown_path import shown_path
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
+from engine.preparation import holds_shards, split_order
 from engine.splitter.manifest import MANIFEST_NAME
 from engine.splitter.process import split_in_process
-from engine.splitter.split import Progress as SplitProgress
-from engine.splitter.split import SplitOrder, require_absent
+from engine.splitter.split import require_absent
 
 if TYPE_CHECKING:
     from engine.cli.output import Output
     from engine.models.files import ModelFiles
     from engine.models.progress import Progress
-    from engine.models.settings import ModelSettings
+    from engine.splitter.orders import Progress as SplitProgress
 
 _STEP_NAMES = {
     "fetch": "Fetching the embedded model",
@@ -55,38 +52,20 @@ class Division(msgspec.Struct, frozen=True):
 
 
 async def open_source(source: str | None, data_dir: Path, output: Output) -> ModelFiles:
-    """Open the model a person named, converting it if need be.
+    """Open the model a person named, and say each step.
 
     Args:
         source: A path; None for the embedded model.
         data_dir: Daisy's data folder.
         output: Told of every step.
 
-    Raises:
-        ModelError: There is none, or it can't be used.
-        StorageError: No space or no permission to convert it.
+    Fails and is cancelled as ``engine.preparation.open_source`` does and is.
+    """
 
-    Cancellation: stops a download or a conversion; nothing half-done is left.
-    """  # noqa: DOC501 - cancellation is passed on
-    loop = asyncio.get_running_loop()
-    cancelled = threading.Event()
+    def say(progress: Progress) -> None:
+        output.progress(_STEP_NAMES[progress.step], progress.done, progress.total, "bytes")
 
-    def report(progress: Progress) -> None:
-        name = _STEP_NAMES[progress.step]
-        loop.call_soon_threadsafe(output.progress, name, progress.done, progress.total, "bytes")
-
-    def work() -> ModelFiles:
-        if source is None:
-            return embedded_model(data_dir, report, cancelled.is_set)
-        return open_model(Path(source), data_dir, report, cancelled.is_set)
-
-    thread = loop.run_in_executor(None, work)
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        cancelled.set()
-        await asyncio.wait([thread])
-        raise
+    return await preparation.open_source(source, data_dir, say)
 
 
 async def split_source(
@@ -106,7 +85,7 @@ async def split_source(
 
     Fails as ``open_source`` and ``split_model`` do.
     """
-    if source is not None and await _holds_shards(source):
+    if source is not None and await holds_shards(source):
         raise UsageError(
             f"{shown_path(source)} holds shards already.", "Use them: daisy ask --model FOLDER."
         )
@@ -129,7 +108,7 @@ async def shards_for(
     Raises:
         DaisyError: As ``open_source`` and ``split_model`` do.
     """  # noqa: DOC501 - passed on
-    if source is not None and await _holds_shards(source):
+    if source is not None and await holds_shards(source):
         if division.is_asked:
             raise UsageError(
                 f"{shown_path(source)} is divided already.",
@@ -148,15 +127,10 @@ async def shards_for(
         raise
 
 
-async def _holds_shards(source: str) -> bool:
-    return await asyncio.to_thread((Path(source) / MANIFEST_NAME).is_file)
-
-
 async def _split(files: ModelFiles, division: Division, out: Path, output: Output) -> ShardFolder:
     for note in files.notes:
         output.say(f"Note: {note}")
-    settings = await asyncio.to_thread(read_settings, files)
-    order = _order(files, settings, division, out)
+    order = await asyncio.to_thread(split_order, files, out, division.cuts, division.num_stages)
 
     def report(progress: SplitProgress) -> None:
         unit = "bytes" if progress.phase == "hash" else "layers"
@@ -164,20 +138,6 @@ async def _split(files: ModelFiles, division: Division, out: Path, output: Outpu
 
     await split_in_process(order, report)
     return open_shard_folder(out)
-
-
-def _order(files: ModelFiles, settings: ModelSettings, division: Division, out: Path) -> SplitOrder:
-    return SplitOrder(
-        xml=shown_path(files.xml.absolute()),
-        out=shown_path(out.absolute()),
-        name=files.name,
-        architecture=settings.model_type,
-        context_length=settings.context_length,
-        eos_token_ids=settings.eos_token_ids,
-        text_files=tuple((name, shown_path(path.absolute())) for name, path in files.text_files),
-        cuts=division.cuts,
-        num_stages=division.num_stages,
-    )
 
 
 def _key(files: ModelFiles, division: Division) -> str:

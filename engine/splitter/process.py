@@ -1,4 +1,7 @@
-"""The process a model is split in: ``python -m engine.splitter.process``."""
+"""The processes a model is described and split in; imports no OpenVINO where they are started.
+
+``python -m engine.splitter.process`` is the one it is split in.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,39 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.splitter.split import (
+from engine.splitter.orders import (
     SCRATCH_PREFIX,
+    Described,
+    DescribeOrder,
     Progress,
     SplitOrder,
     SplitResult,
-    split_model,
 )
 from engine.worker import run_worker, serve_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+async def describe_in_process(
+    order: DescribeOrder, on_progress: Callable[[Progress], None]
+) -> Described:
+    """Describe a model in a process of its own, which may die of what it reads.
+
+    Args:
+        order: Which model.
+        on_progress: Told of every step, on this loop.
+
+    Raises:
+        DaisyError: As ``describe_model`` does.
+        ModelFileError: The process died.
+
+    Cancellation: stops the work.
+    """
+    described: Described = await run_worker(
+        "engine.splitter.describe", order, Progress | Described, on_progress
+    )
+    return described
 
 
 async def split_in_process(
@@ -56,4 +81,6 @@ async def split_in_process(
 
 
 if __name__ == "__main__":
+    from engine.splitter.split import split_model
+
     sys.exit(serve_order(SplitOrder, split_model))

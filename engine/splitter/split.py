@@ -12,16 +12,15 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
 import openvino as ov
 
 import engine
-from engine.domain import LayerRange, ModelDescription
 from engine.errors import ModelFileError, StorageError, UsageError
 from engine.splitter.analysis import Analysis, analyse
 from engine.splitter.cut import cut_shard
+from engine.splitter.describe import description_of, vocab_size
 from engine.splitter.golden import golden_run, golden_token_ids, group_layers
 from engine.splitter.manifest import (
     MANIFEST_FORMAT,
@@ -34,6 +33,7 @@ from engine.splitter.manifest import (
     is_plain_path,
     sha256_of,
 )
+from engine.splitter.orders import SCRATCH_PREFIX, Progress, SplitOrder, SplitResult
 from engine.splitter.paged_support import probe_paged_support
 from engine.splitter.partition import (
     LayerCosts,
@@ -51,58 +51,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from engine.domain import LayerRange
+
 _HASH_CHUNK_BYTES = 4 * 1024 * 1024
 _SPARE_BYTES = 64 * 1024 * 1024  # XML, golden vectors, and room for the file system itself
-
-SCRATCH_PREFIX = ".daisy-split-"
-
-Phase = Literal["analyse", "cut", "golden", "hash"]
-
-
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """How far a split is: ``done`` of ``total`` layers or bytes of a phase."""
-
-    phase: Phase
-    done: int
-    total: int
-
-
-class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to split, and what is known about the model from beside the graph.
-
-    Attributes:
-        xml: The model's IR; header already checked.
-        out: The folder to make; must not exist.
-        name: Shown to people.
-        architecture: config.json's model_type.
-        context_length: Tokens; None where not said.
-        eos_token_ids: The union of all sources.
-        text_files: Tokenizer, template and settings to carry along: plain name, and file.
-        cuts: Layers before which to cut; None to divide evenly.
-        num_stages: Shards wanted, where no cuts are given.
-        has_golden: Whether to make golden vectors.
-        scratch: The folder to write in before it is renamed to ``out``; beside it, and not there
-            yet. None for one of a name of its own.
-    """
-
-    xml: str
-    out: str
-    name: str
-    architecture: str
-    context_length: int | None
-    eos_token_ids: tuple[int, ...]
-    text_files: tuple[tuple[str, str], ...]
-    cuts: tuple[int, ...] | None = None
-    num_stages: int | None = None
-    has_golden: bool = True
-    scratch: str | None = None
-
-
-class SplitResult(msgspec.Struct, frozen=True, tag="result"):
-    """Where the shards are."""
-
-    folder: str
-    manifest_sha256: str
 
 
 def split_model(
@@ -141,7 +93,7 @@ def split_model(
         manifest = Manifest(
             format=MANIFEST_FORMAT,
             made_by=f"daisy {engine.__version__}",
-            model=_describe(order, analysis, weights),
+            model=description_of(order, analysis, weights),
             shards=tuple(shards),
             text_files=texts,
             golden=golden,
@@ -203,42 +155,6 @@ def balanced_ranges(weights: WeightBytes, num_stages: int) -> tuple[LayerRange, 
     balanced = partition_by_time(times, sizes, [room] * num_stages)
     ranges = tuple(layers for layers in balanced if layers is not None)
     return ranges if len(ranges) == num_stages else even
-
-
-def _vocab_size(analysis: Analysis) -> int:
-    (result,) = analysis.graph.of_type("Result")
-    shape = analysis.graph.nodes[result].get_input_partial_shape(0)
-    return int(shape[shape.rank.get_length() - 1].get_length())
-
-
-def _describe(order: SplitOrder, analysis: Analysis, weights: WeightBytes) -> ModelDescription:
-    heads, sizes, value_sizes = [], [], []
-    for layer in analysis.layers:
-        dims = [_static_dims(analysis, cache.read) for cache in layer.caches]
-        heads.append(dims[0][0])
-        sizes.append(dims[0][-1])
-        value_sizes.append(dims[-1][-1])
-    return ModelDescription(
-        name=order.name,
-        architecture=order.architecture,
-        num_layers=analysis.num_layers,
-        hidden_size=analysis.finder.before(0).hidden_size,
-        num_kv_heads=tuple(heads),
-        head_size=tuple(sizes),
-        value_head_size=tuple(value_sizes),
-        vocab_size=_vocab_size(analysis),
-        context_length=order.context_length,
-        weight_precision=weights.precision,
-        layer_bytes=weights.layers,
-        embedding_bytes=weights.embedding,
-        head_bytes=weights.head,
-        eos_token_ids=order.eos_token_ids,
-    )
-
-
-def _static_dims(analysis: Analysis, read: int) -> list[int]:
-    shape = analysis.graph.nodes[read].get_output_partial_shape(0)
-    return [d.get_length() for d in shape if d.is_static] or [1]
 
 
 def _check_space(out: Path, weights: WeightBytes, order: SplitOrder) -> None:
@@ -329,7 +245,7 @@ class _Writer:
         )
 
     def write_golden(self, ranges: tuple[LayerRange, ...], weights: WeightBytes) -> GoldenVectors:
-        token_ids = golden_token_ids(_vocab_size(self._analysis))
+        token_ids = golden_token_ids(vocab_size(self._analysis))
         stops = frozenset(layers.stop for layers in ranges)
         # The head is repacked with the last layer, and may be as large as five of them.
         layer_bytes = (*weights.layers[:-1], weights.layers[-1] + weights.head)

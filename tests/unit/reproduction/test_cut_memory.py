@@ -11,7 +11,7 @@ from cut_memory import PhaseClock, phase_figures
 from process_usage import MemorySample
 from random_ir import PRESETS, build_folder
 
-from engine.splitter.split import Progress
+from engine.splitter.orders import Progress
 
 SCRIPT = Path(__file__).parents[3] / "reproduction" / "cut_memory.py"
 

@@ -6,14 +6,15 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from engine.splitter.manifest import decode_manifest, sha256_of
-from engine.splitter.split import SplitOrder, split_model
+from engine.splitter.orders import SplitOrder
+from engine.splitter.split import split_model
 from tests.unit.splitter.cutting import MODELS, xml_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.splitter.manifest import Manifest
-    from engine.splitter.split import SplitResult
+    from engine.splitter.orders import SplitResult
 
 
 def order(out: Path, name: str = "llama", **changes: object) -> SplitOrder:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -23,10 +24,13 @@ from engine.errors import (
 )
 from engine.pipeline.shard_folder import open_shard_folder
 from engine.splitter.manifest import decode_manifest
-from engine.splitter.split import Progress, balanced_ranges, split_model
+from engine.splitter.split import balanced_ranges, split_model
 from engine.splitter.weights import WeightBytes
 from tests.unit.splitter.cutting import CORE, MODELS, constants, xml_of
 from tests.unit.splitter.splitting import opened, order, split
+
+if TYPE_CHECKING:
+    from engine.splitter.orders import Progress
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "vectors" / "cases" / "K28.json").read_text("utf-8")
