@@ -1,4 +1,12 @@
-"""Where a store keeps what, and the few things it does with the disk."""
+"""Where a store keeps what, and the few things it does with the disk.
+
+format                  what kind of folder this is
+objects/HASH            whole files, verified
+lists/HASH              their chunk lists; touched at each use
+partial/HASH.data       files on their way, as long as the whole file, with holes
+partial/HASH.bitmap     which chunks of them are there
+folders/HASH/...        hard links, laid out as a manifest says
+"""
 
 from __future__ import annotations
 
@@ -222,6 +230,29 @@ def remove_links(folder: Path, file: Path) -> None:
     for path in list(folder.rglob("*")):
         if path.is_file() and path.samefile(file):
             path.unlink()
+
+
+def signature(path: Path) -> tuple[int, int]:
+    """Return what changes whenever someone writes to a file: its size and its date.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Bytes, and nanoseconds.
+    """
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def is_one_volume(path: Path, other: Path) -> bool:
+    """Return whether two files or folders lie on one volume, so that links may lead across.
+
+    Args:
+        path: One of them.
+        other: The other.
+    """
+    return path.stat().st_dev == other.stat().st_dev
 
 
 def bytes_below(root: Path) -> int:

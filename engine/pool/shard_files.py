@@ -26,6 +26,34 @@ if TYPE_CHECKING:
     from engine.pool.store import ShardStore
 
 
+def take_file(store: ShardStore, path: Path, name: str) -> bool:
+    """Take a file from this PC into a store, after hashing it; not read if it is there.
+
+    Args:
+        store: Gets it.
+        path: The file.
+        name: The SHA-256 it must have, in hex.
+
+    Returns:
+        Whether it was new.
+
+    Raises:
+        ShardCorruptError: It is another file.
+
+    Fails with ``StorageError`` if it can't be read, or quota or disk are too small.
+    """
+    if store.has(name):
+        return False
+    with storage_errors(path):
+        chunks = chunk_list_of(pieces_of(path))
+    if chunks.sha256 != name:
+        raise ShardCorruptError(
+            f"{shown_path(path)} is not the file it should be: its SHA-256 is "
+            f"{chunks.sha256}, not {name}."
+        )
+    return store.add_hashed(path, chunks)
+
+
 def import_folder(store: ShardStore, folder: Path) -> str:
     """Take a folder that ``daisy split`` made into a store; what is there already is not read.
 
@@ -50,9 +78,9 @@ def import_folder(store: ShardStore, folder: Path) -> str:
         source = folder / entry.path
         if not source.is_file():
             raise ShardCorruptError(f"{shown_path(source)} is missing.")
-        store.add_file(source, entry.sha256)
+        take_file(store, source, entry.sha256)
     name = sha256_of(data)
-    store.add_file(path, name)
+    take_file(store, path, name)
     return name
 
 

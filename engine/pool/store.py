@@ -1,12 +1,5 @@
 """Shards on disk, named by what is in them.
 
-    format                  what kind of folder this is
-    objects/HASH            whole files, verified
-    lists/HASH              their chunk lists; touched at each use
-    partial/HASH.data       files on their way, as long as the whole file, with holes
-    partial/HASH.bitmap     which chunks of them are there
-    folders/HASH/...        hard links, laid out as a manifest says
-
 A chunk is verified, written at its place, and only then its bit is set. Nothing is flushed while
 chunks come: a killed process loses at most the chunk it was writing, because what it wrote is the
 system's already. If the power fails, a bit may be on the disk whose chunk is not; the hash of the
@@ -30,16 +23,16 @@ from engine.pool.chunks import (
     MAX_CHUNK_LIST_BYTES,
     ChunkList,
     checked_name,
-    chunk_list_of,
     decode_chunk_list,
 )
 from engine.pool.disk import (
     StorePaths,
     bytes_below,
+    is_one_volume,
     link_or_copy,
-    pieces_of,
     read_at,
     remove_links,
+    signature,
     write_whole,
 )
 from engine.pool.incoming import IncomingFiles
@@ -161,7 +154,7 @@ class ShardStore:
             path = self.object_path(name)
         with storage_errors(path), path.open("rb") as file:
             data = read_at(file, index)
-        if self._hashed.get(name) == _signature(path):
+        if self._hashed.get(name) == signature(path):
             return data  # untouched since this process hashed all of it
         if not chunks.matches(index, data):
             self.remove(name)
@@ -187,7 +180,7 @@ class ShardStore:
         with self._lock, storage_errors(self.paths.root):
             if self.has(chunks.sha256):
                 return ()
-            return self._incoming.begin(chunks, self._require_room)
+            return self._incoming.begin(chunks, self.make_room)
 
     def write_chunk(self, name: str, index: int, data: bytes) -> None:
         """Verify a chunk, write it at its place, and note that it is there.
@@ -220,38 +213,30 @@ class ShardStore:
         with storage_errors(self.paths.root):
             if not self.has(name):
                 self._incoming.finish(name)
-                self._hashed[name] = _signature(self.paths.whole(name))
+                self._hashed[name] = signature(self.paths.whole(name))
         return self.object_path(name)
 
-    def add_file(self, path: Path, name: str) -> bool:
+    def add_hashed(self, path: Path, chunks: ChunkList) -> bool:
         """Take in a file from this PC, by a hard link where that is possible.
 
         Args:
             path: The file.
-            name: The SHA-256 it must have.
+            chunks: What was found in it just now.
 
         Returns:
             Whether it was new.
 
-        Raises:
-            ShardCorruptError: It is another file.
-
-        Fails with ``StorageError`` if it can't be read, or quota or disk are too small.
+        Fails with ``StorageError`` if quota or disk are too small.
         """
-        if self.has(name):
-            return False
-        with storage_errors(path):
-            chunks = chunk_list_of(pieces_of(path))
-        if chunks.sha256 != name:
-            raise ShardCorruptError(
-                f"{shown_path(path)} is not the file it should be: its SHA-256 is "
-                f"{chunks.sha256}, not {name}."
-            )
+        name = chunks.sha256
         with self._lock, storage_errors(self.paths.root):
+            if self.has(name):
+                return False
             self._incoming.drop(name)
-            self._require_room(chunks.num_bytes)
+            self.make_room(chunks.num_bytes, is_there=is_one_volume(path, self.paths.root))
             write_whole(self.paths.chunk_list(name), chunks.encoded())
             link_or_copy(path, self.paths.whole(name))
+            self._hashed[name] = signature(self.paths.whole(name))
         return True
 
     # ---- a file goes
@@ -305,6 +290,26 @@ class ShardStore:
                 self.remove(name)
         return gained
 
+    def make_room(self, num_bytes: int, *, is_there: bool = False) -> None:
+        """Return if new files have room; take out what is not pinned if the quota is too small.
+
+        Args:
+            num_bytes: Of all of them.
+            is_there: Whether they are on the store's volume already, and only get another name.
+
+        Raises:
+            StorageError: They have not; says by how much.
+        """
+        with self._lock, storage_errors(self.paths.root):
+            self._require_quota(num_bytes)
+            taken = self._spare_bytes + self._incoming.outstanding_bytes()
+            free = max(0, shutil.disk_usage(self.paths.root).free - taken)
+        if free < num_bytes and not is_there:
+            raise StorageError(
+                f"{num_bytes} bytes are to come, and the disk of {shown_path(self.paths.root)} "
+                f"has {free} for them: {num_bytes - free} too few."
+            )
+
     # ---- inside
 
     def _open(self) -> None:
@@ -348,22 +353,6 @@ class ShardStore:
         else:
             path.unlink()
 
-    def _require_room(self, num_bytes: int) -> None:
-        """Return if a new file has room; make some if the quota is too small.
-
-        Raises:
-            StorageError: It has not; says by how much.
-        """
-        self._require_quota(num_bytes)
-        root = self.paths.root
-        free = shutil.disk_usage(root).free - self._spare_bytes
-        free = max(0, free - self._incoming.outstanding_bytes())
-        if free < num_bytes:
-            raise StorageError(
-                f"A file of {num_bytes} bytes is to come, and the disk of {shown_path(root)} has "
-                f"{free} for it: {num_bytes - free} too few."
-            )
-
     def _require_quota(self, num_bytes: int) -> None:
         if self._quota_bytes is None:
             return
@@ -371,7 +360,7 @@ class ShardStore:
         spared = sum(self.paths.whole(name).stat().st_size for name in self._unpinned_by_last_use())
         if excess > spared:  # then nothing is taken out in vain
             raise StorageError(
-                f"A file of {num_bytes} bytes is to come, and the store may take "
+                f"{num_bytes} bytes are to come, and the store may take "
                 f"{self._quota_bytes} in all: {excess - spared} too few.",
                 "Allow the store more space, or unload a model.",
             )
@@ -389,9 +378,3 @@ class ShardStore:
     def _read_list(self, name: str) -> ChunkList:
         with self.paths.chunk_list(name).open("rb") as file:
             return decode_chunk_list(file.read(MAX_CHUNK_LIST_BYTES + 1), name)
-
-
-def _signature(path: Path) -> tuple[int, int]:
-    """Return what changes whenever someone writes to a file: its size and date."""
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns

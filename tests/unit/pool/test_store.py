@@ -25,7 +25,14 @@ from engine.messages.control import Placement, StagePlace
 from engine.pipeline.shard_folder import open_shard_folder
 from engine.pool.chunks import CHUNK_BYTES, ChunkList
 from engine.pool.disk import StorePaths, bytes_below, link_or_copy
-from engine.pool.shard_files import files_for, import_folder, lay_out, stored_manifest, verify_file
+from engine.pool.shard_files import (
+    files_for,
+    import_folder,
+    lay_out,
+    stored_manifest,
+    take_file,
+    verify_file,
+)
 from engine.pool.store import ShardStore
 from engine.splitter.manifest import FileEntry, sha256_of
 from tests.unit.pool.files import chunked, make_shard_folder, pieces, random_bytes
@@ -257,7 +264,7 @@ def test_no_name_leads_out_of_the_store(store, root, name):
         lambda: store.begin(msgspec.structs.replace(CHUNKS, sha256=name)),
         lambda: store.write_chunk(name, 0, b""),
         lambda: store.finish(name),
-        lambda: store.add_file(Path(__file__), name),
+        lambda: take_file(store, Path(__file__), name),
         lambda: store.pin(name),
         lambda: store.unpin(name),
         lambda: store.remove(name),
@@ -320,7 +327,7 @@ def test_a_quota_is_kept_and_said_before_the_first_byte(root):
     before = sorted(root.rglob("*"))
     with pytest.raises(StorageError) as told:
         store.begin(CHUNKS)
-    assert f"A file of {len(DATA)} bytes" in told.value.what
+    assert f"{len(DATA)} bytes are to come" in told.value.what
     assert f"may take {CHUNK_BYTES}" in told.value.what
     assert "Allow the store more space" in told.value.advice
     assert sorted(root.rglob("*")) == before
@@ -371,7 +378,7 @@ def test_a_disk_too_small_is_said_before_the_first_byte(root):
     """What other files on their way still need is not free."""
     free = shutil.disk_usage(root.parent).free
     store = ShardStore(root, spare_bytes=free)
-    with pytest.raises(StorageError, match=rf"A file of {len(DATA)} bytes .* disk of"):
+    with pytest.raises(StorageError, match=rf"{len(DATA)} bytes are to come, .* disk of"):
         store.begin(CHUNKS)
     assert list((root / "partial").iterdir()) == []
     store = ShardStore(root, spare_bytes=free - len(DATA) - CHUNK_BYTES)
@@ -424,7 +431,7 @@ def test_a_disk_that_fills_up_loses_nothing(tmp_path):
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
-    assert lines[0].startswith("early: A file of 20000000 bytes is to come")
+    assert lines[0].startswith("early: 20000000 bytes are to come")
     assert lines[1].startswith("late: ")
     assert os.strerror(errno.ENOSPC) in lines[1]
     assert lines[2:] == ["missing: (1, 2)", "missing: (1, 2)", "whole: True"]
@@ -665,8 +672,8 @@ def test_importing_ends_a_pull_of_the_same_file(store, tmp_path):
     """What was on its way is not needed any more."""
     store.begin(CHUNKS)
     (tmp_path / "file").write_bytes(DATA)
-    assert store.add_file(tmp_path / "file", NAME)
-    assert not store.add_file(tmp_path / "file", NAME)
+    assert take_file(store, tmp_path / "file", NAME)
+    assert not take_file(store, tmp_path / "file", NAME)
     assert store.missing_chunks(NAME) == ()
     assert list((store.paths.root / "partial").iterdir()) == []
 
