@@ -1,0 +1,174 @@
+"""What a trouble means for the node it came from, and what people are told; pure.
+
+Three kinds. What will be so again on that PC leaves it out at once, by name, until Daisy restarts
+there. What may pass leaves it out the second time. What lies between PCs leaves nobody out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.domain import NodeId
+from engine.errors import (
+    DaisyError,
+    ModelNotFoundError,
+    PeerTimeoutError,
+    PeerUnreachableError,
+    PipelineBrokenError,
+    StageProcessDiedError,
+    TransportError,
+    error_class_for,
+)
+from engine.messages.deployment import Trouble
+from engine.pool.plan import Exclusion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.pool.deployment_inputs import NodeSeen
+
+LASTING = frozenset({
+    "golden_step",
+    "compile",
+    "model_unsupported",
+    "insufficient_memory",
+    "storage",
+})
+MAX_STRIKES = 2  # troubles that may pass, of one node
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A node that is not used; it is again when its engine has restarted."""
+
+    incarnation: int
+    exclusion: Exclusion
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """What is held against nodes while one wish is fulfilled.
+
+    Attributes:
+        left_out: Those not used, and why.
+        strikes: By start of a node: troubles of its stages that may pass.
+    """
+
+    left_out: dict[NodeId, LeftOut] = {}
+    strikes: dict[tuple[NodeId, int], int] = {}
+
+
+def charged(ledger: Ledger, node: NodeSeen, trouble: Trouble) -> Ledger:
+    """Return the ledger after a trouble with a node's stage.
+
+    Args:
+        ledger: As it was.
+        node: Whose stage it was.
+        trouble: What happened.
+    """
+    if _is_between_nodes(trouble.code):
+        return ledger
+    key = (node.node_id, node.incarnation)
+    strikes = ledger.strikes.get(key, 0) + 1
+    if trouble.code not in LASTING and strikes < MAX_STRIKES:
+        return replace(ledger, strikes=ledger.strikes | {key: strikes})
+    remedy = f"{trouble.advice} Then restart Daisy there."
+    left_out = LeftOut(node.incarnation, Exclusion(trouble.what, remedy))
+    return replace(ledger, left_out=ledger.left_out | {node.node_id: left_out})
+
+
+def without_restarted(ledger: Ledger, nodes: Mapping[NodeId, NodeSeen]) -> Ledger:
+    """Return the ledger without what was held against earlier starts of nodes.
+
+    Args:
+        ledger: As it was.
+        nodes: As they are seen now; one that is not there is kept in mind.
+    """
+
+    def is_same(node_id: NodeId, incarnation: int) -> bool:
+        return node_id not in nodes or nodes[node_id].incarnation == incarnation
+
+    left_out = {k: one for k, one in ledger.left_out.items() if is_same(k, one.incarnation)}
+    strikes = {key: count for key, count in ledger.strikes.items() if is_same(*key)}
+    return Ledger(left_out=left_out, strikes=strikes)
+
+
+def _is_between_nodes(code: str) -> bool:
+    kind = error_class_for(code)
+    return issubclass(kind, TransportError | PipelineBrokenError)
+
+
+# ---- what people are told --------------------------------------------------------------------
+
+
+def trouble_of(error: DaisyError) -> Trouble:
+    """Return an error of ours as it goes into the record.
+
+    Args:
+        error: With its two sentences.
+    """
+    return Trouble(error.code, error.what, error.advice)
+
+
+def lost(name: str) -> Trouble:
+    """Return the trouble with a PC that is not there any more.
+
+    Args:
+        name: The PC's, for people.
+    """
+    return trouble_of(PeerUnreachableError(f"{name} can't be reached any more."))
+
+
+def restarted(name: str) -> Trouble:
+    """Return the trouble with a PC whose engine began anew, without its stage.
+
+    Args:
+        name: The PC's, for people.
+    """
+    advice = "Nothing need be done: the model is loaded again."
+    return trouble_of(PeerUnreachableError(f"Daisy was restarted on {name}.", advice))
+
+
+def silent(name: str, seconds: float, doing: str) -> Trouble:
+    """Return the trouble with a PC that doesn't get on.
+
+    Args:
+        name: The PC's, for people.
+        seconds: Since it last did.
+        doing: What it was to do: "cutting the model".
+    """
+    what = f"{name} did not get on with {doing} for {seconds:.0f} seconds."
+    return trouble_of(PeerTimeoutError(what))
+
+
+def stage_gone(name: str) -> Trouble:
+    """Return the trouble with a PC that says it doesn't run its stage.
+
+    Args:
+        name: The PC's, for people.
+    """
+    advice = "Nothing need be done: the layers are loaded again."
+    return Trouble(StageProcessDiedError.code, f"{name} no longer runs its layers.", advice)
+
+
+def nobody_keeps(model: str, names: list[str]) -> Trouble:
+    """Return the trouble with a model whose files are on no PC that is there.
+
+    Args:
+        model: Its name.
+        names: Of the PCs that are known to have them.
+    """
+    whose = f": {', '.join(names)}" if names else ""
+    what = f"None of the PCs that have the files of {model} is here{whose}."
+    advice = "Switch one of them on, or load the model on another PC."
+    return trouble_of(ModelNotFoundError(what, advice))
+
+
+def cannot_cut(name: str) -> Trouble:
+    """Return the trouble with a PC that didn't cut the model and didn't say why.
+
+    Args:
+        name: The PC's, for people.
+    """
+    return trouble_of(DaisyError(f"{name} could not cut the model."))
