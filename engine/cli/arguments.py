@@ -12,11 +12,14 @@ from engine.cli.local_pool import PoolOptions
 from engine.cli.preparation import Division
 from engine.config import (
     DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_MAX_SEQUENCES,
     DEFAULT_MAX_TOKENS,
     MAX_DEFAULT_CONTEXT_TOKENS,
     data_folder,
 )
 from engine.errors import UsageError
+from engine.messages.pool_control import LoadModel
+from engine.models.shown_path import shown_path
 from engine.splitter.partition import check_ascending
 
 if TYPE_CHECKING:
@@ -31,6 +34,12 @@ _SAMPLING_OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("presence-penalty", float, "discourages what the answer holds already"),
     ("frequency-penalty", float, "discourages by how often the answer holds it"),
     ("seed", int, "the same seed gives the same answer"),
+)
+
+_ANSWERED_BY = (
+    "The pool answers, where a node of Daisy runs on this PC. Options that say which model is to "
+    "answer or how (--model, --stages, --cuts, --kind, --exact, --context, --threads, --port) make "
+    "a chain on this PC alone instead, as does a PC without a node."
 )
 
 
@@ -66,18 +75,45 @@ def build_parser() -> argparse.ArgumentParser:
         "question", nargs="?", type=_text, default="Why is the sky blue?", metavar="QUESTION"
     )
     demo.add_argument("--max-tokens", type=int, default=64, metavar="N", help="of the answer")
+    demo.add_argument("--model", metavar="MODEL", help="a model; the embedded one if left out")
+    _add_common(demo)
     _add_node(commands.add_parser("node", help="make this PC part of the pool"))
     status = commands.add_parser("status", help="how the pool looks from this PC")
     status.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
     _add_common(status)
-    for command in (ask, chat, demo):
+    _add_load(commands)
+    for command in (ask, chat):
+        command.description = _ANSWERED_BY
         command.add_argument("--model", metavar="MODEL", help="a model or a folder of shards")
         _add_common(command)
         _add_division(command)
-        _add_pool(command)
-    for command in (ask, chat):
+        _add_chain(command)
         _add_sampling(command)
     return parser
+
+
+def _add_load(commands: argparse._SubParsersAction[_Parser]) -> None:
+    load = commands.add_parser(
+        "load",
+        help="have the pool run a model",
+        description="Divides a model among the PCs of the pool and shows how far that is. Ctrl-C "
+        "stops showing; once the plan is there the pool goes on, until daisy unload.",
+    )
+    load.add_argument(
+        "model", nargs="?", metavar="MODEL", help="a folder or a GGUF; the embedded one if left out"
+    )
+    load.add_argument("--context", type=int, metavar="N", help="tokens a chat may have")
+    load.add_argument(
+        "--users",
+        type=int,
+        default=DEFAULT_MAX_SEQUENCES,
+        metavar="N",
+        help=f"answers at the same time; {DEFAULT_MAX_SEQUENCES} where left out",
+    )
+    _add_how(load)
+    _add_common(load)
+    unload = commands.add_parser("unload", help="have the pool run nothing")
+    _add_common(unload)
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
@@ -94,8 +130,21 @@ def _add_node(node: argparse.ArgumentParser) -> None:
     node.add_argument("--name", type=_text, help="as the others are shown it")
     node.add_argument("--memory", metavar="SIZE", help="lend at most this much: 6GiB")
     node.add_argument("--port", type=int, default=0, metavar="N", help="to listen on")
-    node.add_argument("--interface", action="append", default=[], metavar="NAME")
-    node.add_argument("--peer", action="append", default=[], metavar="HOST:PORT")
+    node.add_argument(
+        "--interface",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the only network to use; may be given again",
+    )
+    node.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="a PC that is not found by itself; may be given again",
+    )
+    node.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
     _add_common(node)
 
 
@@ -105,9 +154,13 @@ def _add_division(command: argparse.ArgumentParser) -> None:
     group.add_argument("--cuts", metavar="L,L", help="the layers to cut before: 10,20")
 
 
-def _add_pool(command: argparse.ArgumentParser) -> None:
+def _add_how(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kind", choices=["paged", "stateful"], help="how stages run")
     command.add_argument("--exact", action="store_true", help="f32 everywhere: reference tokens")
+
+
+def _add_chain(command: argparse.ArgumentParser) -> None:
+    _add_how(command)
     command.add_argument("--context", type=int, metavar="N", help="tokens a chat may have")
     command.add_argument("--threads", type=int, metavar="N", help="of each stage")
     command.add_argument("--port", type=int, default=0, metavar="N", help="of the first node")
@@ -133,12 +186,11 @@ def sampling_fields(given: argparse.Namespace) -> dict[str, object]:
     return {name: value for name in names if (value := getattr(given, name)) is not None}
 
 
-def division(given: argparse.Namespace, default_stages: int = 1) -> Division:
+def division(given: argparse.Namespace) -> Division:
     """Return how to divide the model.
 
     Args:
         given: Parsed options.
-        default_stages: Where neither stages nor cuts are given.
 
     Raises:
         UsageError: The cuts are no numbers, or there are fewer than one stage.
@@ -153,7 +205,7 @@ def division(given: argparse.Namespace, default_stages: int = 1) -> Division:
         # Before anything is read; whether they fit the model shows when its layers are known.
         check_ascending(cuts)
         return Division(cuts=cuts)
-    stages = given.stages if given.stages is not None else default_stages
+    stages = given.stages if given.stages is not None else 1
     if stages < 1:
         raise UsageError(f"--stages is {stages}; it must be 1 or more.")
     return Division(num_stages=stages, is_asked=given.stages is not None)
@@ -187,6 +239,40 @@ def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:
         context_tokens=context,
         num_threads=given.threads,
         base_port=given.port,
+    )
+
+
+def wants_own_chain(given: argparse.Namespace) -> bool:
+    """Return whether something was given that only a chain of the command's own can follow.
+
+    Args:
+        given: Parsed options of ``ask`` or ``chat``.
+    """
+    chosen = (given.model, given.stages, given.cuts, given.kind, given.context, given.threads)
+    return any(option is not None for option in chosen) or given.exact or given.port != 0
+
+
+def load_request(given: argparse.Namespace) -> LoadModel:
+    """Return what the pool is asked to run.
+
+    Args:
+        given: Parsed options of ``load``.
+
+    Raises:
+        UsageError: The context or the number of users makes no sense.
+    """
+    if given.context is not None and given.context < 2:
+        raise UsageError(f"--context is {given.context}; it must be 2 or more.")
+    if given.users < 1:
+        raise UsageError(f"--users is {given.users}; it must be 1 or more.")
+    # The node may have been started anywhere.
+    source = None if given.model is None else shown_path(Path(given.model).absolute())
+    return LoadModel(
+        source=source,
+        context_tokens=given.context,
+        max_sequences=given.users,
+        kind=given.kind,
+        mode="exact" if given.exact else "fast",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import engine
 from engine.domain import NodeId
+from engine.errors import first_of
 from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
 from engine.transport.endpoint import Endpoint
 
@@ -21,6 +22,9 @@ async def open_asker_endpoint() -> AsyncIterator[Endpoint]:
 
     Yields:
         It.
+
+    Raises:
+        BaseException: As it was raised in the context, not in a group.
     """
     hello = Hello(
         protocol_version=PROTOCOL_VERSION,
@@ -38,13 +42,17 @@ async def open_asker_endpoint() -> AsyncIterator[Endpoint]:
             await closing.wait()
             raise _ClosedError
 
-    async with asyncio.TaskGroup() as outer:
-        holder = outer.create_task(_quietly(hold()))
-        try:
-            yield await opened
-        finally:
-            closing.set()
-            await asyncio.wait([holder])
+    try:
+        async with asyncio.TaskGroup() as outer:
+            holder = outer.create_task(_quietly(hold()))
+            try:
+                yield await opened
+            finally:
+                closing.set()
+                await asyncio.wait([holder])
+    except BaseExceptionGroup as group:
+        error = first_of(group)
+        raise error from group  # who catches an error of ours must find it as it is
 
 
 class _ClosedError(Exception):

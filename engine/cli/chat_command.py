@@ -7,19 +7,18 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.cli.arguments import data_dir, division, pool_options
-from engine.cli.commands import body_for, chat_message, tell_answer, tell_stages
+from engine.cli.answerer import open_answerer
+from engine.cli.answering import tell_answer
+from engine.cli.commands import body_for, chat_message
 from engine.cli.interrupts import cancel_on_interrupt
 from engine.cli.line_reader import LineReader
-from engine.cli.local_pool import open_local_pool
-from engine.cli.preparation import shards_for
 from engine.errors import ContextTooLongError, DaisyError, first_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Coroutine
 
-    from engine.cli.local_pool import LocalPool
+    from engine.cli.answerer import Connect
     from engine.cli.output import Output
 
 T = TypeVar("T")
@@ -33,23 +32,18 @@ async def chat_command(given: argparse.Namespace, output: Output) -> None:
         output: Told everything.
     """
     body_for(given, [chat_message("user", "")])  # wrong settings are said before anything loads
-    folder = await shards_for(given.model, division(given), data_dir(given), output)
-    options = pool_options(given, folder)
-    async with open_local_pool(
-        folder, options, lambda done, total: output.progress("Loading stages", done, total)
-    ) as pool:
-        tell_stages(pool, output)
+    async with open_answerer(given, output) as connect:
         output.say("Write, and press Enter. An empty line or Ctrl-D ends the chat.")
-        await _turns(given, pool, output)
+        await _turns(given, connect, output)
 
 
-async def _turns(given: argparse.Namespace, pool: LocalPool, output: Output) -> None:
+async def _turns(given: argparse.Namespace, connect: Connect, output: Output) -> None:
     messages = [chat_message("system", given.system)] if given.system else []
     lines = LineReader()
     while question := (await _read_line(lines)).strip():
         messages.append(chat_message("user", question))
         try:
-            answered = await _stoppable(_answer(given, messages, pool, output))
+            answered = await _stoppable(_answer(given, messages, connect, output))
         except DaisyError as error:
             output.error(error)
             messages.pop()
@@ -82,7 +76,7 @@ async def _stoppable(answer: Coroutine[Any, Any, T]) -> T | None:
 
 
 async def _answer(
-    given: argparse.Namespace, messages: list[dict[str, object]], pool: LocalPool, output: Output
+    given: argparse.Namespace, messages: list[dict[str, object]], connect: Connect, output: Output
 ) -> tuple[list[dict[str, object]], str]:
     """Answer; where the chat no longer fits, leave out its oldest turns and say so.
 
@@ -95,14 +89,15 @@ async def _answer(
     while True:
         tell = partial(_tell_left_out, len(messages) - len(kept), output)
         try:
-            text, _ = await tell_answer(pool, body_for(given, kept), output, tell)
+            async with connect() as connection:
+                answer = await tell_answer(connection, body_for(given, kept), output, tell)
         except ContextTooLongError:
             shorter = without_oldest_turn(kept)
             if shorter is None:
                 raise
             kept = shorter
         else:
-            return list(kept), text
+            return list(kept), answer.text
 
 
 def _tell_left_out(num_messages: int, output: Output) -> None:

@@ -12,6 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
+if sys.platform == "win32":
+    import ctypes
+
+    def _can_draw_over(stream: TextIO) -> bool:
+        """Have the console obey; older ones can't."""
+        number = _STANDARD_ERROR if stream is sys.stderr else _STANDARD_OUTPUT
+        console = ctypes.windll.kernel32
+        handle, mode = console.GetStdHandle(number), ctypes.c_uint32()
+        return bool(
+            console.GetConsoleMode(handle, ctypes.byref(mode))
+            and console.SetConsoleMode(handle, mode.value | _ENABLE_SEQUENCES)
+        )
+
+else:
+
+    def _can_draw_over(_stream: TextIO) -> bool:
+        return True
+
+
 _UP = "\x1b[{}F"
 _ERASE_BELOW = "\x1b[J"
 _ENABLE_SEQUENCES = 0x0004  # Windows: ENABLE_VIRTUAL_TERMINAL_PROCESSING
@@ -74,14 +93,4 @@ def obeys_sequences(stream: TextIO | None) -> bool:
     """
     if stream is None or not stream.isatty():
         return False
-    if sys.platform != "win32":
-        return True
-    import ctypes  # noqa: PLC0415 - there is no such console elsewhere
-
-    number = _STANDARD_ERROR if stream is sys.stderr else _STANDARD_OUTPUT
-    console = ctypes.windll.kernel32
-    handle, mode = console.GetStdHandle(number), ctypes.c_uint32()
-    return bool(
-        console.GetConsoleMode(handle, ctypes.byref(mode))
-        and console.SetConsoleMode(handle, mode.value | _ENABLE_SEQUENCES)
-    )
+    return _can_draw_over(stream)

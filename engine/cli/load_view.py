@@ -41,6 +41,8 @@ class LoadView:
         self._epoch = 0
         self._current = _ORDER["convert"]
         self._is_running = True
+        self._entered_s = began_s  # the current phase
+        self._spent_s: dict[str, float] = {}
         self._steps: dict[tuple[NodeId, Step], NodeProgress] = {}
         self._paces: dict[tuple[NodeId, Step], Pace] = {}
 
@@ -61,7 +63,16 @@ class LoadView:
             if step.step != "keep" and step.epoch in {0, self._epoch}:
                 self._take(step, now_s)
         self._is_running = record is None or record.phase in {"splitting", "loading", "warming"}
-        self._current = self._phase_now(record)
+        self._enter(self._phase_now(record), now_s)
+
+    def phase_seconds(self, now_s: float) -> dict[str, float]:
+        """Return how long each phase took that was gone through, in seconds.
+
+        Args:
+            now_s: Now; counts for the phase that runs.
+        """
+        self._enter(self._current, now_s)
+        return dict(self._spent_s)
 
     def lines(self, now_s: float) -> list[str]:
         """Return everything, for a terminal that is drawn again and again.
@@ -90,6 +101,12 @@ class LoadView:
         self._epoch = epoch
         self._steps = {key: step for key, step in self._steps.items() if step.epoch == 0}
         self._paces = {key: pace for key, pace in self._paces.items() if key in self._steps}
+
+    def _enter(self, phase: int, now_s: float) -> None:
+        if self._current < len(PHASES):
+            name = PHASES[self._current]
+            self._spent_s[name] = self._spent_s.get(name, 0.0) + now_s - self._entered_s
+        self._current, self._entered_s = phase, now_s
 
     def _take(self, step: NodeProgress, now_s: float) -> None:
         key = (step.node_id, step.step)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import build_parser
-from engine.cli.chat_command import chat_command
-from engine.cli.commands import ask_command, split_command
-from engine.cli.demo_command import demo_command
 from engine.cli.interrupts import cancel_on_interrupt
-from engine.cli.node_command import node_command, status_command
 from engine.cli.output import Output
 from engine.errors import DaisyError, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
+# Where each command is; imported when it is wanted, for some bring half the engine along.
 _COMMANDS = {
-    "split": split_command,
-    "ask": ask_command,
-    "chat": chat_command,
-    "demo": demo_command,
-    "node": node_command,
-    "status": status_command,
+    "split": "engine.cli.commands:split_command",
+    "ask": "engine.cli.commands:ask_command",
+    "chat": "engine.cli.chat_command:chat_command",
+    "demo": "engine.cli.demo_command:demo_command",
+    "node": "engine.cli.node_command:node_command",
+    "status": "engine.cli.status_command:status_command",
+    "load": "engine.cli.load_command:load_command",
+    "unload": "engine.cli.load_command:unload_command",
 }
 INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT
 READER_LEFT = 141  # 128 and the number of SIGPIPE
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Output(as_json="--json" in words)
     try:
         given = build_parser().parse_args(words)
-        return _run(_COMMANDS[given.command], given, output)
+        return _run(command_of(given.command), given, output)
     except DaisyError as error:
         output.error(error)
         return error.exit_code
@@ -57,7 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return READER_LEFT
 
 
-def _run(command: Callable[..., Awaitable[None]], given: object, output: Output) -> int:
+def command_of(name: str) -> Callable[..., Coroutine[None, None, None]]:
+    """Return what carries out a command.
+
+    Args:
+        name: As the parser knows it.
+    """
+    module, _, function = _COMMANDS[name].partition(":")
+    found: Callable[..., Coroutine[None, None, None]] = getattr(
+        importlib.import_module(module), function
+    )
+    return found
+
+
+def _run(command: Callable[..., Coroutine[None, None, None]], given: object, output: Output) -> int:
     async def work() -> None:
         cancel_on_interrupt(asyncio.current_task())
         await command(given, output)

@@ -7,9 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from engine.cli.live_region import LiveRegion, obeys_sequences
+from engine.cli.shown_text import printable, without_controls
 from engine.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.errors import DaisyError
 
 _REDRAW_S = 0.1  # a progress line is drawn at most ten times a second
@@ -30,6 +34,18 @@ class Output:
         self._line_width = 0
         self._drawn_s = 0.0
         self._phase: str | None = None
+        self._is_mid_line = False  # the answer's last piece did not end its line
+        self._region: LiveRegion | None = None
+
+    @property
+    def can_redraw(self) -> bool:
+        """Whether a person looks at a terminal whose lines can be drawn over."""
+        return not self._as_json and obeys_sequences(sys.stderr)
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether lines of JSON are wanted."""
+        return self._as_json
 
     def event(self, name: str, **fields: object) -> None:
         """Tell a program something; people are not shown it.
@@ -44,9 +60,33 @@ class Output:
     def say(self, sentence: str) -> None:
         """Tell a person something."""
         if not self._as_json:
-            self._clear_line()
+            self._make_room()
             sys.stderr.write(f"{sentence}\n")
             sys.stderr.flush()
+
+    def result(self, lines: Sequence[str]) -> None:
+        """Give a person what the command is there to find out, on standard output."""
+        if not self._as_json:
+            self._make_room()
+            self._print("".join(f"{line}\n" for line in lines))
+
+    def redraw(self, lines: Sequence[str]) -> None:
+        """Show lines in place of those shown this way before; they go when anything is said.
+
+        Only where ``can_redraw``.
+
+        Args:
+            lines: Printable.
+        """
+        if self._region is None:
+            self._clear_line()
+            self._region = LiveRegion(sys.stderr)
+        self._region.draw(lines)
+
+    def keep_drawn(self) -> None:
+        """Let the lines that were drawn last stand as they are."""
+        if self._region is not None:
+            self._region.leave()
 
     def progress(self, phase: str, done: int, total: int | None, unit: str = "") -> None:
         """Show how far a long step is.
@@ -77,21 +117,37 @@ class Output:
         if self._as_json:
             self.event("text", text=piece, token_ids=list(token_ids))
         elif piece:
-            self._clear_line()
-            self._print(piece)
+            self._make_room()
+            # A model may write what a terminal would obey; a file gets it as it is.
+            shown = without_controls(piece) if sys.stdout and sys.stdout.isatty() else piece
+            self._print(shown)
+            self._is_mid_line = not piece.endswith("\n")
 
     def end_of_text(self) -> None:
         """End the answer's line."""
         if not self._as_json:
             self._print("\n")
+            self._is_mid_line = False
+
+    def aside(self, sentence: str) -> None:
+        """Tell a person something in the middle of an answer, whose text stays as it is."""
+        if not self._as_json and self._is_mid_line and self._is_one_terminal():
+            sys.stderr.write("\n")
+            self._is_mid_line = False
+        self.say(sentence)
+
+    def _is_one_terminal(self) -> bool:
+        return self._is_terminal and sys.stdout is not None and sys.stdout.isatty()
 
     def error(self, error: DaisyError) -> None:
         """Say what went wrong and what to do."""
         if self._as_json:
             self.event("error", code=error.code, what=error.what, advice=error.advice)
         else:
-            self._clear_line()
-            sys.stderr.write(f"Error: {error.what}\n{error.advice}\n".rstrip() + "\n")
+            self._make_room()
+            # What comes from another PC may hold what a terminal would obey.
+            what, advice = printable(error.what), printable(error.advice)
+            sys.stderr.write(f"Error: {what}\n{advice}\n".rstrip() + "\n")
             sys.stderr.flush()
 
     def _print(self, text: str) -> None:
@@ -111,6 +167,11 @@ class Output:
         sys.stderr.write("\r" + line.ljust(self._line_width))
         sys.stderr.flush()
         self._line_width = len(line)
+
+    def _make_room(self) -> None:
+        self._clear_line()
+        if self._region is not None:
+            self._region.clear()
 
     def _clear_line(self) -> None:
         if self._line_width:

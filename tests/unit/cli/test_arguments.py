@@ -136,11 +136,6 @@ def test_a_division_is_stages_or_cuts(words, expected):
     assert division(parse("ask", "x", *words)) == expected
 
 
-def test_a_command_may_have_its_own_number_of_stages():
-    assert division(parse("demo"), 2) == Division(num_stages=2, is_asked=False)
-    assert division(parse("demo", "--stages", "1"), 2) == Division(num_stages=1)
-
-
 @pytest.mark.parametrize("cuts", ["", "a", "1,,2", "1;2", "1.5", "1,"])
 def test_cuts_that_are_no_list_are_shown_with_how_to_write_one(cuts):
     with pytest.raises(UsageError, match="no list of layers") as caught:

@@ -1,0 +1,101 @@
+"""Who answers ``ask`` and ``chat``: the pool, through this PC's node, or this PC alone."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from engine.cli.arguments import data_dir, division, pool_options, wants_own_chain
+from engine.cli.asker_endpoint import open_asker_endpoint
+from engine.cli.local_pool import open_local_pool
+from engine.cli.own_node import connect_own_node, open_own_node
+from engine.cli.preparation import shards_for
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from engine.cli.local_pool import LocalPool
+    from engine.cli.output import Output
+    from engine.transport.connection import Connection
+
+# Gives a connection for one request.
+Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[Connection]]"
+
+
+@asynccontextmanager
+async def open_answerer(given: argparse.Namespace, output: Output) -> AsyncIterator[Connect]:
+    """Find or make who answers, and say who it is.
+
+    Args:
+        given: Parsed options of ``ask`` or ``chat``.
+        output: Told.
+
+    Yields:
+        What gives a connection for each request.
+
+    Fails as ``open_own_node`` does, or as ``shards_for`` and ``open_local_pool`` do.
+    """
+    is_own = wants_own_chain(given)
+    if not is_own and await _runs_here(data_dir(given)):
+        output.event("answered_by", who="pool")
+        output.say("The pool answers, through the node of this PC.")
+        yield partial(open_own_node, data_dir(given))
+        return
+    output.event("answered_by", who="this PC")
+    if not is_own:
+        output.say(
+            "No node of Daisy runs on this PC, so it answers alone, with the embedded model. "
+            "(To ask a pool: daisy node.)"
+        )
+    async with _open_chain(given, output) as pool:
+        yield partial(_head_of, pool)
+
+
+async def _runs_here(data: Path) -> bool:
+    async with open_asker_endpoint() as endpoint:
+        connection = await connect_own_node(endpoint, data)
+        if connection is not None:
+            await connection.close("It was only to see whether a node runs.")
+        return connection is not None
+
+
+@asynccontextmanager
+async def _open_chain(given: argparse.Namespace, output: Output) -> AsyncIterator[LocalPool]:
+    folder = await shards_for(given.model, division(given), data_dir(given), output)
+    async with open_local_pool(
+        folder,
+        pool_options(given, folder),
+        lambda done, total: output.progress("Loading stages", done, total),
+    ) as pool:
+        tell_stages(pool, output)
+        yield pool
+
+
+@asynccontextmanager
+async def _head_of(pool: LocalPool) -> AsyncIterator[Connection]:
+    yield pool.head
+
+
+def tell_stages(pool: LocalPool, output: Output) -> None:
+    """Say what was loaded where.
+
+    Args:
+        pool: Loaded.
+        output: Told.
+    """
+    for node, stage in zip(pool.nodes, pool.stages, strict=True):
+        output.event("stage", node=node.node_id, address=node.address, **msgspec.to_builtins(stage))
+        golden = (
+            "" if stage.golden_error is None else f", golden step off by {stage.golden_error:.1e}"
+        )
+        output.say(
+            f"{node.node_id}: layers {stage.layers} on {stage.device}, {stage.kind}, {stage.mode}, "
+            f"{stage.num_fused_layers} fused, loaded in {stage.load_s:.1f} s{golden}"
+        )
+        for note in stage.notes:
+            output.say(f"  note: {note}")

@@ -1,0 +1,126 @@
+"""One question, its answer as it comes, and how fast it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.cli.amounts import duration
+from engine.cli.shown_text import printable
+from engine.errors import PipelineBrokenError
+from engine.messages.control import (
+    Accepted,
+    AnswerInterrupted,
+    AnswerResumed,
+    Finished,
+    TextDelta,
+)
+from engine.pipeline.asking import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.cli.output import Output
+    from engine.messages.control import Generate
+    from engine.messages.message import Message
+    from engine.transport.connection import Connection
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer, as far as it has come.
+
+    Attributes:
+        pieces: Of its text.
+        token_ids: All of them.
+        pauses_s: How long it stood still, each time a PC was lost.
+        end: None before it has ended.
+    """
+
+    pieces: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    pauses_s: list[float] = field(default_factory=list)
+    end: Finished | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text so far."""
+        return "".join(self.pieces)
+
+
+def nothing(_answer: Answer) -> None:
+    """Do nothing with an answer."""
+
+
+async def tell_answer(
+    connection: Connection,
+    request: Generate,
+    output: Output,
+    on_accepted: Callable[[], None] = lambda: None,
+    on_text: Callable[[Answer], None] = nothing,
+) -> Answer:
+    """Ask, show the answer as it comes, and say how fast it was.
+
+    Args:
+        connection: To the head, or to a node that relays to it.
+        request: What is asked.
+        output: Told.
+        on_accepted: Called once the request was taken, before any text.
+        on_text: Called with the answer so far, whenever some of it has come.
+
+    Returns:
+        The answer, which has ended.
+
+    Raises:
+        PipelineBrokenError: Nothing was said of the end.
+    """
+    answer = Answer()
+    async for event in ask(connection, request):
+        if isinstance(event, Accepted):
+            on_accepted()
+        _show(event, answer, output)
+        if isinstance(event, TextDelta):
+            on_text(answer)
+    if answer.end is None:
+        raise PipelineBrokenError("The answer broke off.")
+    output.end_of_text()
+    _tell_speed(answer.end, output)
+    return answer
+
+
+def _show(event: Message, answer: Answer, output: Output) -> None:
+    match event:
+        case Accepted():
+            output.event("accepted", prompt_tokens=event.prompt_tokens, seed=event.seed)
+        case TextDelta():
+            answer.pieces.append(event.text)
+            answer.token_ids.extend(event.token_ids)
+            output.text(event.text, event.token_ids)
+        case AnswerInterrupted():
+            output.event("interrupted", what=event.what)
+            output.aside(f"{printable(event.what)} The others take over ...")
+        case AnswerResumed():
+            answer.pauses_s.append(event.pause_s)
+            output.event("resumed", pause_s=event.pause_s)
+            output.aside(f"They go on, after {duration(event.pause_s)}.")
+        case Finished():
+            answer.end = event
+
+
+def _tell_speed(end: Finished, output: Output) -> None:
+    rate = (end.completion_tokens - 1) / end.decode_s if end.decode_s > 0 else None
+    output.event(
+        "finished",
+        finish_reason=end.finish_reason,
+        prompt_tokens=end.prompt_tokens,
+        completion_tokens=end.completion_tokens,
+        ttft_s=end.ttft_s,
+        tokens_per_s=rate,
+        chain_compute_ms=end.chain_compute_ms,
+    )
+    ttft = "-" if end.ttft_s is None else f"{end.ttft_s:.2f} s"
+    speed = "-" if rate is None else f"{rate:.1f} tokens/s"
+    output.say(
+        f"[{end.prompt_tokens} tokens in, {end.completion_tokens} out, {end.finish_reason}; "
+        f"first token after {ttft}, then {speed}]"
+    )

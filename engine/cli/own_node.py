@@ -1,0 +1,109 @@
+"""The node that runs on this PC: found by what it wrote into its folder, and connected to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import psutil
+
+from engine.cli.asker_endpoint import open_asker_endpoint
+from engine.errors import PeerTimeoutError, PeerUnreachableError, RemoteProtocolError
+from engine.messages.codec import decode, encode_control
+from engine.messages.control import AskPoolStatus, ErrorReport, PoolStatusReport
+from engine.pool.node_folder import read_reach
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from engine.messages.pool import PoolStatus
+    from engine.pool.node_folder import Reach
+    from engine.transport.connection import Connection
+    from engine.transport.endpoint import Endpoint
+
+NODE_FOLDER = "node"  # in the data folder
+ANSWER_WITHIN_S = 5.0
+
+
+@asynccontextmanager
+async def open_own_node(data_dir: Path) -> AsyncIterator[Connection]:
+    """Connect to this PC's node, for as long as the context is open.
+
+    Args:
+        data_dir: Daisy's data folder, which the node has.
+
+    Yields:
+        The connection.
+
+    Raises:
+        PeerUnreachableError: None runs here.
+
+    Fails with ``PeerTimeoutError`` where it does not answer.
+    """
+    async with open_asker_endpoint() as endpoint:
+        connection = await connect_own_node(endpoint, data_dir)
+        if connection is None:
+            raise PeerUnreachableError("No node of Daisy runs on this PC.", "Start it: daisy node.")
+        try:
+            yield connection
+        finally:
+            await connection.close("The command has ended.")
+
+
+async def connect_own_node(endpoint: Endpoint, data_dir: Path) -> Connection | None:
+    """Connect to this PC's node; None if none runs here.
+
+    Args:
+        endpoint: An asker's.
+        data_dir: Daisy's data folder, which the node has.
+
+    Raises:
+        PeerTimeoutError: It does not answer.
+    """
+    reach = await asyncio.to_thread(_reach_of_living, data_dir / NODE_FOLDER)
+    if reach is None:
+        return None
+    try:
+        return await endpoint.connect(reach.address)
+    except PeerTimeoutError as exc:
+        raise PeerTimeoutError(
+            f"The node of this PC (process {reach.pid}) does not answer.",
+            "End it, and start it again: daisy node.",
+        ) from exc
+    except PeerUnreachableError:
+        return None  # it ended without a chance to take back what it wrote
+
+
+def _reach_of_living(folder: Path) -> Reach | None:
+    """Return what a node wrote; None if it has ended, however it did."""
+    reach = read_reach(folder)
+    return reach if reach is not None and psutil.pid_exists(reach.pid) else None
+
+
+async def ask_status(connection: Connection) -> PoolStatus:
+    """Ask a node how the pool looks from it; nothing else may be under way on the connection.
+
+    Args:
+        connection: To the node.
+
+    Raises:
+        PeerTimeoutError: It did not answer in time.
+        RemoteProtocolError: What answers is no node.
+    """
+    await connection.send(encode_control(AskPoolStatus()))
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            answer = decode(await connection.receive())
+    except TimeoutError as exc:
+        raise PeerTimeoutError(
+            f"The node of this PC did not answer within {ANSWER_WITHIN_S:g} s."
+        ) from exc
+    if isinstance(answer, ErrorReport):
+        raise RemoteProtocolError(answer.what, answer.advice)
+    if not isinstance(answer, PoolStatusReport):
+        raise RemoteProtocolError(
+            f"The node answered a question about the pool with {type(answer).__name__}."
+        )
+    return answer.status

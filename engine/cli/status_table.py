@@ -1,0 +1,86 @@
+"""The pool as one node sees it, as a person is shown it; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.cli.amounts import duration, memory
+from engine.cli.plan_table import NONE, short
+from engine.cli.shown_text import printable, table
+
+if TYPE_CHECKING:
+    from engine.messages.pool import NodeReport, NodeStatus, PoolStatus
+
+_HEADER = (
+    *("PC", "id", "state", "free", "of", "lends", "lent"),
+    *("layers", "ms/layer", "device", "link", "away"),
+)
+_NUMBERS = (3, 4, 5, 6, 7, 8, 11)
+
+
+def status_lines(status: PoolStatus) -> list[str]:
+    """Return the table a person is shown.
+
+    Args:
+        status: As a node told it.
+    """
+    lines = [_coordinator_line(status), ""]
+    lines += table([_HEADER, *map(_row, status.nodes)], right=_NUMBERS)
+    notes = [
+        f"{_name(node)} ({short(node.node_id)}): {printable(note)}"
+        for node in status.nodes
+        for note in _node_notes(node)
+    ]
+    notes += [f"Note: {printable(note)}" for note in status.notes]
+    return [*lines, "", *notes] if notes else lines
+
+
+def _coordinator_line(status: PoolStatus) -> str:
+    if status.coordinator is None:
+        return "Coordinator: none yet"
+    name = next((_name(n) for n in status.nodes if n.node_id == status.coordinator), "unknown")
+    since_s = status.coordinator_since_s
+    return f"Coordinator: {name} ({short(status.coordinator)})" + (
+        "" if since_s is None else f", for {duration(max(0.0, since_s))}"
+    )
+
+
+def _row(node: NodeStatus) -> tuple[str, ...]:
+    mark = " (this PC)" if node.is_asked else ""
+    trip_ms = node.round_trip_ms
+    return (
+        f"{_name(node)}{mark}",
+        short(node.node_id),
+        printable(node.state),
+        *_report_cells(node.report),
+        NONE if trip_ms is None else f"{trip_ms:.1f} ms",
+    )
+
+
+def _report_cells(report: NodeReport | None) -> tuple[str, ...]:
+    if report is None:
+        return ("?",) * (len(_HEADER) - 4)
+    cap, lent = report.memory_cap_bytes, report.memory_lent_bytes
+    return (
+        memory(report.memory_free_bytes),
+        memory(report.memory_total_bytes),
+        "all" if cap is None else memory(cap),
+        memory(lent) if lent else NONE,
+        NONE if report.layers is None else str(report.layers),
+        NONE if report.layer_ms is None else f"{report.layer_ms:.2f}",
+        printable(", ".join(report.devices)) or NONE,
+        printable(report.link_kind or NONE),
+    )
+
+
+def _node_notes(node: NodeStatus) -> list[str]:
+    notes = list(node.notes)
+    if not node.is_asked and not node.hears_us:
+        notes.append("it does not hear this PC")
+    if node.report is not None and node.report.on_battery:
+        notes.append("it runs on its battery")
+    return notes
+
+
+def _name(node: NodeStatus) -> str:
+    return "?" if node.report is None else printable(node.report.name)
