@@ -18,7 +18,7 @@ from engine.messages.control import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from typing import TypeAlias
 
     from engine.messages.control import Generate
@@ -48,7 +48,7 @@ async def ask(connection: Connection, request: Generate) -> AsyncIterator[Answer
     await connection.send(encode_control(request))
     is_running = True
     try:
-        async for message in _events(connection, request.request_id):
+        async for message in answer_events(connection, request.request_id):
             is_running = not isinstance(message, Finished)
             yield message
     except (asyncio.CancelledError, GeneratorExit):
@@ -57,7 +57,25 @@ async def ask(connection: Connection, request: Generate) -> AsyncIterator[Answer
         raise
 
 
-async def _events(connection: Connection, request_id: str) -> AsyncIterator[AnswerEvent]:
+async def answer_events(
+    connection: Connection, request_id: str
+) -> AsyncGenerator[AnswerEvent, None]:
+    """Give out what comes of a request that was sent.
+
+    Args:
+        connection: Over which it was sent; nobody else receives from it.
+        request_id: Its own.
+
+    Yields:
+        What the node says of it, ``Finished`` last.
+
+    Raises:
+        DaisyError: As the node reported it.
+        TransportError: The connection ended.
+        RemoteProtocolError: It said what no node says to an asker.
+
+    Cancellation: safe.
+    """  # noqa: DOC501 - rebuilt, and passed on
     while True:
         message = decode(await connection.receive())
         match message:
@@ -77,7 +95,7 @@ async def _cancel(connection: Connection, request_id: str) -> None:
     try:
         async with asyncio.timeout(CANCEL_DEADLINE_S):
             await connection.send(encode_control(Cancel(request_id=request_id)))
-            async for _ in _events(connection, request_id):
+            async for _ in answer_events(connection, request_id):
                 pass
     except (TimeoutError, TransportError):
         return  # the nodes are ended next, and with them what they hold

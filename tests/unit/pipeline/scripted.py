@@ -38,9 +38,14 @@ END = 2
 COMPUTE_US = 1500
 
 
-def placement(num_stages: int = 1, context_tokens: int = 512, max_sequences: int = 4) -> Placement:
+def placement(
+    num_stages: int = 1,
+    context_tokens: int = 512,
+    max_sequences: int = 4,
+    epoch: int = EPOCH,
+) -> Placement:
     return Placement(
-        epoch=EPOCH,
+        epoch=epoch,
         manifest_sha256="0" * 64,
         context_tokens=context_tokens,
         max_sequences=max_sequences,
@@ -78,6 +83,7 @@ class ScriptedChain:
         self.batches: list[MicroBatch] = []
         self.openings: dict[int, OpenSequence] = {}
         self.paused = False
+        self.came = asyncio.Event()  # a micro-batch did
         self.on_batch = self.answer
         self.error: Exception | None = None
         self._lines: dict[int, tuple[int, ...]] = {}
@@ -89,6 +95,12 @@ class ScriptedChain:
         kept, self._kept = self._kept, []
         for batch in kept:
             asyncio.get_running_loop().call_soon(self.on_batch, batch)
+
+    async def wait_for(self, num_batches: int) -> None:
+        """Wait until so many micro-batches have come."""
+        while len(self.batches) < num_batches:
+            self.came.clear()
+            await self.came.wait()
 
     async def submit(self, frame: bytes) -> None:
         await asyncio.sleep(0)
@@ -106,6 +118,7 @@ class ScriptedChain:
             case MicroBatch():
                 self.events += [("step", step.sequence_id) for step in message.steps]
                 self.batches.append(message)
+                self.came.set()
                 if self.paused:
                     self._kept.append(message)
                 else:
@@ -134,9 +147,11 @@ class Asker:
         self.may_go = asyncio.Event()
         self.may_go.set()
         self.changed = asyncio.Event()
+        self.is_being_told = asyncio.Event()
         self.error: Exception | None = None
 
     async def send(self, message: object) -> None:
+        self.is_being_told.set()
         await self.may_go.wait()
         if self.error is not None:
             raise self.error
@@ -171,13 +186,15 @@ class Asker:
 
 
 @asynccontextmanager
-async def running_head(text: ChatText, chain: ScriptedChain, placed: Placement | None = None):
+async def running_head(
+    text: ChatText, chain: ScriptedChain, placed: Placement | None = None, on_broken=None
+):
     """Run a head over a scripted chain; at the end, see that nothing is kept for any sequence.
 
     Yields:
         The head.
     """
-    head = Head(text, placed or placement(), chain.submit)
+    head = Head(text, placed or placement(), chain.submit, on_broken)
     chain.head = head
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         loop = group.create_task(head.run_loop())
