@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from engine.messages.pool import PoolStatus
+    from engine.messages.pool_status import PoolStatus
 
 LOOK_AGAIN_S = 0.1
 _LOG = "log.txt"

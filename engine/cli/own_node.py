@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from engine.messages.pool import PoolStatus
+    from engine.messages.pool_status import PoolStatus
     from engine.pool.node_folder import Reach
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.cli.amounts import duration, memory
+from engine.cli.load_view import LoadView
 from engine.cli.plan_table import NONE, short
 from engine.cli.shown_text import printable, table
+from engine.messages.pool_control import DeploymentReport
 
 if TYPE_CHECKING:
-    from engine.messages.pool import NodeReport, NodeStatus, PoolStatus
+    from engine.messages.pool import NodeReport
+    from engine.messages.pool_status import NodeStatus, PoolStatus
 
 _HEADER = (
-    *("PC", "id", "state", "free", "of", "lends", "lent"),
+    *("PC", "id", "state", "free", "of", "keeps", "lends", "lent"),
     *("layers", "ms/layer", "device", "link", "away"),
 )
-_NUMBERS = (3, 4, 5, 6, 7, 8, 11)
+_NUMBERS = (3, 4, 5, 6, 7, 8, 9, 12)  # to the right
+_PHASES = {"planning": "is being planned", "splitting": "is being cut", "loading": "is loading"}
+_PHASES |= {"warming": "is warming up", "ready": "is ready", "failed": "could not be loaded"}
 
 
 def status_lines(status: PoolStatus) -> list[str]:
@@ -24,7 +29,7 @@ def status_lines(status: PoolStatus) -> list[str]:
     Args:
         status: As a node told it.
     """
-    lines = [_coordinator_line(status), ""]
+    lines = [_coordinator_line(status), *_model_lines(status), ""]
     lines += table([_HEADER, *map(_row, status.nodes)], right=_NUMBERS)
     notes = [
         f"{_name(node)} ({short(node.node_id)}): {printable(note)}"
@@ -45,6 +50,31 @@ def _coordinator_line(status: PoolStatus) -> str:
     )
 
 
+def _model_lines(status: PoolStatus) -> list[str]:
+    """Return what is to run, how far it is, and what went wrong last."""
+    record = status.deployment
+    if record is None or record.wish is None:
+        return ["Model: none. Load one: daisy load MODEL"]
+    wish = record.wish
+    how = f"{wish.context_tokens} tokens, {wish.max_sequences} at once, {wish.kind}, {wish.mode}"
+    placement = f"; placement {record.epoch}" if record.epoch else ""
+    lines = [f"Model: {printable(wish.model.name)} {_PHASES.get(record.phase, record.phase)}"]
+    lines[0] += f" ({how}{placement})"
+    if record.phase != "ready":
+        lines += [f"  {line}" for line in _progress_lines(status)]
+    if record.trouble is not None:
+        lines.append(f"Trouble: {printable(f'{record.trouble.what} {record.trouble.advice}')}")
+    return lines
+
+
+def _progress_lines(status: PoolStatus) -> list[str]:
+    names = {node.node_id: _name(node) for node in status.nodes if node.report is not None}
+    view = LoadView(names, 0.0)
+    report = DeploymentReport(deployment=status.deployment, progress=status.progress)
+    view.see(report, 0.0, is_recorded=True)
+    return view.node_lines(0.0)
+
+
 def _row(node: NodeStatus) -> tuple[str, ...]:
     mark = " (this PC)" if node.is_asked else ""
     trip_ms = node.round_trip_ms
@@ -52,18 +82,19 @@ def _row(node: NodeStatus) -> tuple[str, ...]:
         f"{_name(node)}{mark}",
         short(node.node_id),
         printable(node.state),
-        *_report_cells(node.report),
+        *_report_cells(node.report, node.memory_reserved_bytes),
         NONE if trip_ms is None else f"{trip_ms:.1f} ms",
     )
 
 
-def _report_cells(report: NodeReport | None) -> tuple[str, ...]:
+def _report_cells(report: NodeReport | None, reserved: int) -> tuple[str, ...]:
     if report is None:
         return ("?",) * (len(_HEADER) - 4)
     cap, lent = report.memory_cap_bytes, report.memory_lent_bytes
     return (
         memory(report.memory_free_bytes),
         memory(report.memory_total_bytes),
+        memory(reserved) if reserved else NONE,
         "all" if cap is None else memory(cap),
         memory(lent) if lent else NONE,
         NONE if report.layers is None else str(report.layers),
