@@ -13,7 +13,8 @@ from engine.pipeline.stage_server import Send, StageServer
 from engine.stages.host import StageProcess
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
+    from typing import Any
 
     from engine.domain import NodeId, StageDescription
     from engine.messages.control import Placement, StagePlace
@@ -24,14 +25,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlacedStage:
-    """A stage that runs here, joined to its neighbours."""
+    """A stage that runs here, joined to its neighbours.
+
+    Attributes:
+        place: Its line of the placement.
+        placement: The whole.
+        model_name: Whose layers it runs.
+        description: As it was loaded.
+        process: Holds it.
+        server: Passes frames through it.
+        next_link: To the next stage; None on the last one.
+        head_link: To the head; None on the head's own node.
+    """
 
     place: StagePlace
     placement: Placement
+    model_name: str
     description: StageDescription
     process: StageProcess
     server: StageServer
     next_link: Connection | None
+    head_link: Connection | None
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what must run, each as a task of its own, for as long as the stage does.
+
+        Each raises ``DaisyError`` where it ends, and the others go on: what the process still
+        gives must be taken, and the head be told by whoever can.
+        """
+        loops = [self.server.run_loop()]
+        if self.next_link is not None:
+            loops.append(self.server.watch_loop(self.next_link.receive))
+        if self.head_link is not None:
+            loops.append(self.server.watch_head_loop(self.head_link.receive))
+        return loops
 
 
 def own_place(placement: Placement, node_id: NodeId) -> StagePlace:
@@ -96,12 +123,17 @@ async def run_stage(
             placement.epoch,
             None if next_link is None else next_link.send,
             send_own_head if head_link is None else head_link.send,
+            len(place.layers),
         )
-        yield PlacedStage(place, placement, description, process, server, next_link)
+        name = folder.manifest.model.name
+        yield PlacedStage(
+            place, placement, name, description, process, server, next_link, head_link
+        )
     finally:
-        await process.close()
-        for link in links:
-            await link.close("The placement has ended.")
+        async with asyncio.TaskGroup() as ending:  # one that is lost takes a while to be given up
+            ending.create_task(process.close())
+            for link in links:
+                ending.create_task(link.close("The placement has ended."))
 
 
 async def _join(

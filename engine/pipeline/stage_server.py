@@ -2,14 +2,17 @@
 
 Knows nothing of requests or text. Whatever arrives is passed on in order: a frame through the
 stage process and then to the next stage; the opening and closing of a sequence to both at once.
+
+Whatever breaks the chain here is told to the head, with the stage that is to blame: this one, or
+the next. Where the head can't be reached it is told to the stage before, which passes it on.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -22,11 +25,13 @@ from engine.messages.control import (
     OpenSequence,
     StageFailed,
 )
+from engine.pipeline.layer_time import LayerTime
 
 if TYPE_CHECKING:
     from engine.stages.host import StageProcess
 
 Send = Callable[[bytes], Awaitable[None]]
+Receive = Callable[[], Awaitable[bytes]]
 
 STAGE_FRAMES = frozenset({
     MessageType.MICRO_BATCH,
@@ -35,20 +40,11 @@ STAGE_FRAMES = frozenset({
 })
 
 
-@contextmanager
-def _named(stage_index: int) -> Iterator[None]:
-    """Say in an error which stage it is about: whoever reads it sees the chain as a whole.
+class _Computing(NamedTuple):
+    """A micro-batch that the process has."""
 
-    Yields:
-        Nothing.
-
-    Raises:
-        DaisyError: As raised within, naming the stage.
-    """  # noqa: DOC501 - rebuilt, with its own class
-    try:
-        yield
-    except DaisyError as error:
-        raise rebuilt(error.code, f"Stage {stage_index}: {error.what}", error.advice) from error
+    num_tokens: int
+    computed_before_us: int
 
 
 class StageServer:
@@ -64,6 +60,7 @@ class StageServer:
         epoch: int,
         send_next: Send | None,
         send_head: Send,
+        num_layers: int = 1,
     ) -> None:
         """Join a loaded stage to its neighbours.
 
@@ -73,41 +70,65 @@ class StageServer:
             epoch: Of the placement; frames of any other are dropped and counted.
             send_next: Reaches the next stage; None on the last one.
             send_head: Reaches the head.
+            num_layers: Of the stage.
         """
         self._process = process
         self._stage_index = stage_index
         self._epoch = epoch
         self._send_next = send_next
         self._send_head = send_head
-        # What was handed to the process and not passed on: None for a micro-batch it computes,
-        # a frame for an opening or closing that must not overtake those before it.
-        self._pending: deque[bytes | None] = deque()
+        self._send_back: Send | None = None  # to the stage before, as far as it has sent anything
+        # What was handed to the process and not passed on: micro-batches it computes, and the
+        # openings and closings that must not overtake those before them.
+        self._pending: deque[_Computing | bytes] = deque()
+        self._layer_time = LayerTime(num_layers)
+        self._error: DaisyError | None = None  # what broke the chain here
+        self._failed: StageFailed | None = None  # the same, as the head is told it
+        self._told = False
         self.num_stale_frames = 0
 
-    async def accept(self, frame: bytes) -> None:
+    @property
+    def layer_ms(self) -> float | None:
+        """Milliseconds of one token through one layer; None before it was measured."""
+        return self._layer_time.ms
+
+    async def accept(self, frame: bytes, send_back: Send | None = None) -> None:
         """Take one frame from the stage before, or from the head.
 
         Args:
             frame: A micro-batch, or the opening or closing of a sequence.
+            send_back: Reaches the sender, unless that is the head.
 
         Raises:
             RemoteProtocolError: It is none of those, or a micro-batch that breaks a rule.
-            StageProcessDiedError: The stage is gone.
+            DaisyError: The chain is broken here; the head has been told if it can be.
 
         Cancellation: safe between frames; a frame is either taken whole or not at all.
         """
         if _epoch_of(frame) != self._epoch:
             # Sequence ids begin anew with each placement: a late closing would hit another's.
             self.num_stale_frames += 1
-        elif peek_type(frame) is MessageType.MICRO_BATCH:
-            self._pending.append(None)
+            return
+        self._send_back = send_back
+        if self._error is not None:
+            raise self._error
+        try:
+            await self._take(frame)
+        except DaisyError:
+            await self._tell()
+            raise
+
+    async def _take(self, frame: bytes) -> None:
+        if peek_type(frame) is MessageType.MICRO_BATCH:
+            head = peek_batch(frame)
+            self._pending.append(_Computing(head.num_tokens, head.compute_us))
             await self._to_process(frame)
+            return
+        await self._to_process(frame)
+        if self._pending:
+            self._pending.append(frame)
         else:
-            await self._to_process(frame)
-            if self._pending:
-                self._pending.append(frame)
-            else:
-                await self._to_next(frame)
+            await self._to_next(frame)
 
     async def run_loop(self) -> None:
         """Carry what the stage process gives to where it goes, until the process ends.
@@ -119,23 +140,33 @@ class StageServer:
         """
         try:
             while True:
-                with _named(self._stage_index):
+                with self._blaming(self._stage_index):
                     frame = await self._process.receive()
+                self._measure(frame)
                 await self._deliver(frame)
                 self._pending.popleft()
                 await self._pass_on_pending()
-        except DaisyError as error:
-            await self._tell(error)
+        except DaisyError:
+            await self._tell()
             raise
+
+    def _measure(self, answer: bytes) -> None:
+        computing = self._pending[0]
+        kind = peek_type(answer)
+        if isinstance(computing, _Computing) and kind is not MessageType.BATCH_FAILED:
+            own_us = peek_batch(answer).compute_us - computing.computed_before_us
+            self._layer_time.add(computing.num_tokens, own_us)
 
     async def _pass_on_pending(self) -> None:
         """Send the openings and closings that waited for the micro-batch before them."""
-        while self._pending and (frame := self._pending[0]) is not None:
+        while self._pending and isinstance(frame := self._pending[0], bytes):
             await self._to_next(frame)
             self._pending.popleft()
 
-    async def watch_loop(self, receive: Callable[[], Awaitable[bytes]]) -> None:
-        """Watch the connection to the next stage, which sends nothing, for its end.
+    async def watch_loop(self, receive: Receive) -> None:
+        """Watch the connection to the next stage for its end, and for what that stage reports.
+
+        It sends nothing but that the chain broke, where it can't tell the head itself.
 
         Args:
             receive: The connection's.
@@ -147,38 +178,99 @@ class StageServer:
         """
         try:
             while True:
-                with _named(self._stage_index + 1):
-                    await receive()
-        except DaisyError as error:
-            await self._tell(error)
+                with self._blaming(self._stage_index + 1):
+                    frame = await receive()
+                    is_failure = peek_type(frame) is MessageType.STAGE_FAILED
+                if is_failure:
+                    await self._send_on(frame)
+        except DaisyError:
+            await self._tell()
             raise
 
+    async def watch_head_loop(self, receive: Receive) -> None:
+        """Watch the connection to the head, which sends nothing over it, for its end.
+
+        Args:
+            receive: The connection's.
+
+        Raises:
+            DaisyError: The connection ended; the stage before has been told if it can be.
+
+        Cancellation: safe.
+        """
+        try:
+            while True:
+                with self._blaming(self._stage_index, "The head is lost to it: "):
+                    await receive()
+        except DaisyError:
+            self._told = False  # what was told may have been lost with the connection
+            await self._tell()
+            raise
+
+    @contextmanager
+    def _blaming(self, stage_index: int, where: str = "") -> Iterator[None]:
+        """Say in an error which stage it is about: whoever reads it sees the chain as a whole.
+
+        The first one is kept: it is what broke the chain.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            DaisyError: As raised within, naming the stage.
+        """
+        try:
+            yield
+        except DaisyError as error:
+            what = f"Stage {stage_index}: {where}{error.what}"
+            named = rebuilt(error.code, what, error.advice)
+            if self._error is None:
+                self._error = named
+                self._failed = StageFailed(
+                    epoch=self._epoch,
+                    stage_index=stage_index,
+                    code=named.code,
+                    what=named.what,
+                    advice=named.advice,
+                )
+            raise named from error
+
     async def _to_process(self, frame: bytes) -> None:
-        with _named(self._stage_index):
+        with self._blaming(self._stage_index):
             await self._process.send(frame)
 
     async def _to_next(self, frame: bytes) -> None:
         if self._send_next is not None:
-            with _named(self._stage_index + 1):
+            with self._blaming(self._stage_index + 1):
                 await self._send_next(frame)
 
-    async def _tell(self, error: DaisyError) -> None:
-        told = StageFailed(
-            epoch=self._epoch,
-            stage_index=self._stage_index,
-            code=error.code,
-            what=error.what,
-            advice=error.advice,
-        )
-        with suppress(DaisyError):  # what is raised is the reason, not that nobody heard it
-            await self._send_head(encode_control(told))
+    async def _to_head(self, frame: bytes) -> None:
+        with self._blaming(self._stage_index, "The head is lost to it: "):
+            await self._send_head(frame)
+
+    async def _tell(self) -> None:
+        """Tell the head what broke the chain, once; the first reason stands."""
+        if self._failed is not None and not self._told:
+            self._told = True
+            await self._send_on(encode_control(self._failed))
+
+    async def _send_on(self, failure: bytes) -> None:
+        """Send a failure to the head, or else to the stage before; or else nobody can be told."""
+        for send in (self._send_head, self._send_back):
+            if send is None:
+                continue
+            try:
+                await send(failure)
+            except DaisyError:
+                continue  # what is raised is the reason, not that nobody heard it
+            return
 
     async def _deliver(self, frame: bytes) -> None:
         kind = peek_type(frame)
         if kind is MessageType.MICRO_BATCH:
             await self._to_next(frame)
         elif kind is MessageType.SAMPLED_TOKENS:
-            await self._send_head(frame)
+            await self._to_head(frame)
         elif kind is MessageType.BATCH_FAILED:
             failure = decode(frame)
             if isinstance(failure, BatchFailed):
@@ -187,7 +279,7 @@ class StageServer:
                     stage_index=self._stage_index,
                     what=f"Stage {self._stage_index}: {failure.what}",
                 )
-                await self._send_head(encode_control(named))
+                await self._to_head(encode_control(named))
 
 
 def _epoch_of(frame: bytes) -> int:

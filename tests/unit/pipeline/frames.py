@@ -17,9 +17,10 @@ from engine.sampling.parameters import SamplingParameters
 EPOCH = 7
 
 
-def batch(batch_id: int, epoch: int = EPOCH) -> bytes:
-    steps = (SequenceStep(SequenceId(1), 0, 1, 1),)
-    return encode_micro_batch(MicroBatch(batch_id, epoch, steps, np.array([5], np.int32)))
+def batch(batch_id: int, epoch: int = EPOCH, num_tokens: int = 1, compute_us: int = 0) -> bytes:
+    steps = (SequenceStep(SequenceId(1), 0, num_tokens, 1),)
+    ids = np.full(num_tokens, 5, np.int32)
+    return encode_micro_batch(MicroBatch(batch_id, epoch, steps, ids), compute_us)
 
 
 def sampled(batch_id: int) -> bytes:

@@ -78,11 +78,10 @@ class Link:
 class Stage:
     """A server between a fake process and two links."""
 
-    def __init__(self, *, is_last=False):
+    def __init__(self, *, is_last=False, num_layers=1):
         self.process, self.next, self.head = FakeProcess(), Link(), Link()
-        self.server = StageServer(
-            self.process, 1, EPOCH, None if is_last else self.next.send, self.head.send
-        )
+        send_next = None if is_last else self.next.send
+        self.server = StageServer(self.process, 1, EPOCH, send_next, self.head.send, num_layers)
         self.error = None
 
     async def accept(self, *frames):
@@ -238,7 +237,7 @@ def test_a_next_stage_that_cannot_be_reached_is_named_as_the_one_that_failed():
             stage.process.answer(batch(1))
         (told,) = told_of(stage)
         assert told.what == "Stage 2: The connection was closed."
-        assert told.code == "peer_unreachable"
+        assert (told.stage_index, told.code) == (2, "peer_unreachable")
 
     run(scenario())
 
@@ -246,7 +245,7 @@ def test_a_next_stage_that_cannot_be_reached_is_named_as_the_one_that_failed():
 def test_the_end_of_the_idle_link_to_the_next_stage_is_told():
     async def scenario():
         stage = Stage()
-        received = iter([b"ignored"])
+        received = iter([closing(1)])
 
         async def receive():
             await asyncio.sleep(0)
@@ -258,6 +257,136 @@ def test_the_end_of_the_idle_link_to_the_next_stage_is_told():
             await stage.server.watch_loop(receive)
         (told,) = told_of(stage)
         assert told.what == "Stage 2: The connection was closed."
+        assert told.stage_index == 2
+
+    run(scenario())
+
+
+def lost(what="The connection was closed."):
+    async def receive():
+        await asyncio.sleep(0)
+        raise PeerUnreachableError(what)
+
+    return receive
+
+
+@pytest.mark.parametrize("frame", [opening(1), closing(1)])
+def test_a_frame_that_cannot_be_passed_on_names_the_next_stage_before_it_is_refused(frame):
+    """The head that sent it must not think that its own stage is to blame."""
+
+    async def scenario():
+        stage = Stage()
+        stage.next.error = PeerUnreachableError("The connection was closed.")
+        with pytest.raises(PeerUnreachableError, match="Stage 2"):
+            await stage.server.accept(frame)
+        (told,) = told_of(stage)
+        assert told.stage_index == 2
+        with pytest.raises(PeerUnreachableError, match="Stage 2"):
+            await stage.server.accept(batch(1))
+        assert len(stage.process.sent) == 1, "a broken chain computes nothing more"
+        assert len(told_of(stage)) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_stage_that_lost_the_head_tells_the_stage_before_it(is_last):
+    """Only its own connection may be gone: the head waits, and would for a long time."""
+
+    async def scenario():
+        stage, before = Stage(is_last=is_last), Link()
+        stage.head.error = PeerUnreachableError("No route.")
+        await stage.server.accept(opening(1), before.send)
+        with pytest.raises(PeerUnreachableError, match="Stage 1: The head is lost to it"):
+            await stage.server.watch_head_loop(lost())
+        (told,) = [decode(frame) for frame in before.frames]
+        assert (told.stage_index, told.code) == (1, "peer_unreachable")
+        assert told.what == "Stage 1: The head is lost to it: The connection was closed."
+
+    run(scenario())
+
+
+def test_tokens_that_cannot_be_sent_to_the_head_break_the_chain():
+    async def scenario():
+        stage, before = Stage(is_last=True), Link()
+        stage.head.error = PeerUnreachableError("No route.")
+        async with stage.running():
+            await stage.server.accept(batch(1), before.send)
+            stage.process.answer(sampled(1))
+        (told,) = [decode(frame) for frame in before.frames]
+        assert (told.stage_index, told.what) == (1, "Stage 1: The head is lost to it: No route.")
+
+    run(scenario())
+
+
+def test_what_may_have_been_lost_with_the_connection_to_the_head_is_told_again():
+    """A report that went into a connection nobody hears at the other end."""
+
+    async def scenario():
+        stage, before = Stage(), Link()
+        async with stage.running():
+            await stage.server.accept(opening(1), before.send)
+            stage.process.die()
+            await stage.settle()
+            assert len(told_of(stage)) == 1
+            assert before.frames == []
+            stage.head.error = PeerUnreachableError("No answer within 15 s.")
+            with pytest.raises(PeerUnreachableError):
+                await stage.server.watch_head_loop(lost("No answer within 15 s."))
+        assert [decode(frame) for frame in before.frames] == told_of(stage)
+
+    run(scenario())
+
+
+def test_what_a_later_stage_cannot_tell_the_head_is_passed_on():
+    async def scenario():
+        for has_head in (True, False):
+            stage, before = Stage(), Link()
+            stage.head.error = None if has_head else PeerUnreachableError("No route.")
+            await stage.server.accept(opening(1), before.send)
+            report = encode_control(
+                StageFailed(epoch=EPOCH, stage_index=3, code="stage", what="w", advice="a")
+            )
+            received = asyncio.Queue()
+            received.put_nowait(closing(1))  # nothing that a stage reports
+            received.put_nowait(report)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await stage.server.watch_loop(received.get)
+            assert (stage.head if has_head else before).frames == [report]
+
+    run(scenario())
+
+
+def test_the_time_of_a_layer_is_the_stages_own_on_single_tokens():
+    async def scenario():
+        stage = Stage(num_layers=5)
+        async with stage.running():
+            for number in range(9):
+                await stage.accept(batch(number, compute_us=70_000))
+                own_us = 900_000 if number == 0 else 10_000  # the first pass is a slow one
+                stage.process.answer(batch(number, compute_us=70_000 + own_us))
+                await stage.settle()
+                assert (stage.server.layer_ms is None) == (number < 3)
+            assert stage.server.layer_ms == pytest.approx(2.0)
+            for number in range(9, 30):
+                await stage.accept(batch(number, num_tokens=4))
+                stage.process.answer(batch(number, num_tokens=4, compute_us=90_000))
+                await stage.settle()
+        assert stage.server.layer_ms == pytest.approx(2.0)
+
+    run(scenario())
+
+
+def test_a_batch_that_failed_says_nothing_of_time():
+    async def scenario():
+        stage = Stage()
+        async with stage.running():
+            for number in range(6):
+                await stage.accept(batch(number))
+                stage.process.answer(failed(number))
+        assert stage.server.layer_ms is None
+        assert stage.error is None
 
     run(scenario())
 
