@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelFileError, ShardCorruptError
@@ -20,19 +21,53 @@ from engine.splitter.manifest import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from engine.domain import LayerRange
+    from engine.pool.chunks import ChunkList
     from engine.pool.store import ShardStore
 
 
-def take_file(store: ShardStore, path: Path, name: str) -> bool:
+OnPiece = Callable[[bytes], None]  # told each piece that was read; may raise to stop
+
+
+def no_piece(piece: bytes) -> None:
+    """Tell nobody.
+
+    Args:
+        piece: Not looked at.
+    """
+
+
+def hashed(path: Path, on_piece: OnPiece = no_piece) -> ChunkList:
+    """Return the chunk list of a file on this PC.
+
+    Args:
+        path: The file; read to its end.
+        on_piece: Told of each piece; what it raises stops the reading.
+
+    Fails with ``ShardCorruptError`` if it changes meanwhile, with ``StorageError`` if it can't be
+    read.
+    """
+
+    def pieces() -> Iterator[bytes]:
+        for piece in pieces_of(path):
+            on_piece(piece)
+            yield piece
+
+    with storage_errors(path):
+        return chunk_list_of(pieces())
+
+
+def take_file(store: ShardStore, path: Path, name: str, on_piece: OnPiece = no_piece) -> bool:
     """Take a file from this PC into a store, after hashing it; not read if it is there.
 
     Args:
         store: Gets it.
         path: The file.
         name: The SHA-256 it must have, in hex.
+        on_piece: Told of each piece that was read; what it raises stops the work.
 
     Returns:
         Whether it was new.
@@ -44,8 +79,7 @@ def take_file(store: ShardStore, path: Path, name: str) -> bool:
     """
     if store.has(name):
         return False
-    with storage_errors(path):
-        chunks = chunk_list_of(pieces_of(path))
+    chunks = hashed(path, on_piece)
     if chunks.sha256 != name:
         raise ShardCorruptError(
             f"{shown_path(path)} is not the file it should be: its SHA-256 is "
@@ -54,12 +88,13 @@ def take_file(store: ShardStore, path: Path, name: str) -> bool:
     return store.add_hashed(path, chunks)
 
 
-def import_folder(store: ShardStore, folder: Path) -> str:
+def import_folder(store: ShardStore, folder: Path, on_piece: OnPiece = no_piece) -> str:
     """Take a folder that ``daisy split`` made into a store; what is there already is not read.
 
     Args:
         store: Gets the manifest and every file it names.
         folder: On this PC; nothing in it is changed.
+        on_piece: Told of each piece that was read; what it raises stops the work.
 
     Returns:
         The manifest's SHA-256, its name everywhere.
@@ -78,7 +113,7 @@ def import_folder(store: ShardStore, folder: Path) -> str:
         source = folder / entry.path
         if not source.is_file():
             raise ShardCorruptError(f"{shown_path(source)} is missing.")
-        take_file(store, source, entry.sha256)
+        take_file(store, source, entry.sha256, on_piece)
     name = sha256_of(data)
     take_file(store, path, name)
     return name
@@ -97,20 +132,18 @@ def stored_manifest(store: ShardStore, manifest_sha256: str) -> Manifest:
         return decode_manifest(file.read(MAX_MANIFEST_BYTES + 1))
 
 
-def verify_file(store: ShardStore, name: str) -> None:
+def verify_file(store: ShardStore, name: str, on_piece: OnPiece = no_piece) -> None:
     """Hash a whole file of a store again.
 
     Args:
         store: Has it.
         name: SHA-256 of the file, in hex.
+        on_piece: Told of each piece that was read; what it raises stops the work.
 
     Raises:
         ShardCorruptError: It changed on the disk; it is no longer in the store.
     """
-    path = store.object_path(name)
-    with storage_errors(path):
-        found = chunk_list_of(pieces_of(path))
-    if found.sha256 != name:
+    if hashed(store.object_path(name), on_piece).sha256 != name:
         store.remove(name)
         raise ShardCorruptError(
             f"The file {name} changed on the disk; it was taken out.",

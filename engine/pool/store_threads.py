@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+
+from engine.errors import RequestCancelledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,3 +55,28 @@ class StoreThreads:
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
+
+    async def call_stoppable(self, function: Callable[[Callable[[], None]], T]) -> T:
+        """Run a function that may take long in a thread, and return what it returns.
+
+        Args:
+            function: Given a check it has to call often, which raises when it must stop.
+
+        Cancellation: one that runs is stopped by its check, and waited for; one that waits for a
+        thread is not begun.
+        """  # noqa: DOC501 - cancellation is passed on
+        stopped = threading.Event()
+
+        def check() -> None:
+            if stopped.is_set():
+                raise RequestCancelledError("The work was stopped.")
+
+        job = self._pool.submit(function, check)
+        result = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(result)
+        except asyncio.CancelledError:
+            stopped.set()
+            if not job.cancel():
+                await asyncio.wait([result])
+            raise

@@ -123,12 +123,9 @@ def decode_manifest(data: bytes) -> Manifest:
             f"The shards have format {manifest.format}; this version reads {MANIFEST_FORMAT}."
         )
     for entry in manifest.files:
-        if not is_plain_path(entry.path) or not re.fullmatch("[0-9a-f]{64}", entry.sha256):
-            raise ShardCorruptError(f"The manifest names a file it may not: {entry.path!r}.")
-        if entry.num_bytes < 0:
-            raise ShardCorruptError(f"The manifest gives {entry.path} a size below 0.")
+        check_entry(entry, "The manifest")
     _check_ranges(manifest)
-    _check_model(manifest.model)
+    check_description(manifest.model, "The manifest")
     _check_golden(manifest)
     return manifest
 
@@ -147,12 +144,39 @@ def _check_ranges(manifest: Manifest) -> None:
         )
 
 
-def _check_model(model: ModelDescription) -> None:
+def check_entry(entry: FileEntry, where: str) -> None:
+    """Return if a file may be named so and is as long as a file can be.
+
+    Args:
+        entry: From anywhere.
+        where: It stands, as the subject of a sentence.
+
+    Raises:
+        ShardCorruptError: It may not, or isn't.
+    """
+    if not is_plain_path(entry.path) or not re.fullmatch("[0-9a-f]{64}", entry.sha256):
+        raise ShardCorruptError(f"{where} names a file it may not: {entry.path!r}.")
+    if entry.num_bytes < 0:
+        raise ShardCorruptError(f"{where} gives {entry.path} a size below 0.")
+
+
+def check_description(model: ModelDescription, where: str) -> None:
+    """Return if a model's description does not contradict itself.
+
+    Args:
+        model: From anywhere.
+        where: It stands, as the subject of a sentence.
+
+    Raises:
+        ShardCorruptError: It does, or gives a number that no model has.
+    """
+    if model.num_layers < 1:
+        raise ShardCorruptError(f"{where} gives the model {model.num_layers} layers.")
     for name in ("num_kv_heads", "head_size", "value_head_size", "layer_bytes"):
         values = getattr(model, name)
         if len(values) != model.num_layers:
             raise ShardCorruptError(
-                f"The manifest gives {name} of {len(values)} layers, and the model has "
+                f"{where} gives {name} of {len(values)} layers, and the model has "
                 f"{model.num_layers}."
             )
     least = {
@@ -169,7 +193,7 @@ def _check_model(model: ModelDescription) -> None:
     }
     for name, (value, bound) in least.items():
         if value < bound:
-            raise ShardCorruptError(f"The manifest gives a {name} of {value}, which no model has.")
+            raise ShardCorruptError(f"{where} gives a {name} of {value}, which no model has.")
 
 
 def _check_golden(manifest: Manifest) -> None:
