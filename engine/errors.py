@@ -5,7 +5,8 @@ An error carries fields, never a prepared sentence of another layer.
 
     DaisyError                      code, exit_code, retryable
     ├─ UsageError                   the request itself is wrong (a bad option, a bad parameter)
-    │   └─ ContextTooLongError
+    │   ├─ ContextTooLongError
+    │   └─ IdentityCopiedError      two PCs run with one data folder's identity
     ├─ ModelError                   the model, or a file of it, can't be used
     │   ├─ ModelNotFoundError
     │   ├─ ModelFileError           a file is missing, cut short, or contradicts another
@@ -101,6 +102,15 @@ class ContextTooLongError(UsageError):
         )
         self.prompt_tokens = prompt_tokens
         self.context_tokens = context_tokens
+
+
+class IdentityCopiedError(UsageError):
+    """Another PC runs with a copy of this PC's data folder; this one has taken a new identity.
+
+    Start it again, and copy models only: each PC makes a data folder of its own.
+    """
+
+    code = "identity_copied"
 
 
 class ModelError(DaisyError):

@@ -19,7 +19,7 @@ from engine.domain import (
     StageKind,
 )
 from engine.messages.message import Message
-from engine.messages.pool import Heartbeat, NodeReport, PoolStatus, Stamp
+from engine.messages.pool import Heartbeat, NodeReport, Stamp
 from engine.messages.pool_control import (
     AskChunk,
     AskChunkList,
@@ -39,6 +39,7 @@ from engine.messages.pool_control import (
     WarmedUp,
     WarmUp,
 )
+from engine.messages.pool_status import PoolStatus
 from engine.messages.stage_control import (
     KVUsageReport,
     LoadShard,

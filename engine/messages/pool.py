@@ -66,6 +66,13 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.coordinator == self.node_id
 
 
+class RoundTrip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far another node is."""
+
+    node_id: NodeId
+    ms: float
+
+
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a node is and has, as it says itself; told when a session opens and now and then."""
 
@@ -86,29 +93,4 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     link_kind: str | None = None  # "wired" or "wireless"; None where that isn't known
     on_battery: bool = False
     active_requests: int = 0  # that it answers or relays now
-
-
-class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One node, as the node that was asked sees it."""
-
-    node_id: NodeId
-    is_asked: bool  # the one that answers
-    is_coordinator: bool
-    state: str  # online, silent, offline, gone
-    hears_us: bool
-    heard_ago_s: float
-    addresses: tuple[str, ...]
-    round_trip_ms: float | None
-    hears: tuple[NodeId, ...]
-    report: NodeReport | None  # None before it has told
-    notes: tuple[str, ...]  # what is wrong with it, one sentence each
-
-
-class PoolStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pool, as one node sees it."""
-
-    coordinator: NodeId | None
-    term: str | None
-    coordinator_since_s: float | None  # how long it has been in office, as far as seen
-    nodes: tuple[NodeStatus, ...]
-    notes: tuple[str, ...]  # what is wrong with the pool or the network, one sentence each
+    round_trips: tuple[RoundTrip, ...] = ()  # to those it has a session with, as measured last

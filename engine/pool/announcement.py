@@ -132,6 +132,11 @@ def host_name(node_id: NodeId) -> str:
     return f"daisy-{node_id}.local."
 
 
+def is_node_id(text: str) -> bool:
+    """Return whether a text has the form of a node's id."""
+    return _ID.fullmatch(text) is not None
+
+
 def node_id_of(name: str) -> NodeId | None:
     """Return the id in the full name of a service; None if it is no instance name of ours.
 

@@ -1,8 +1,9 @@
 """Whom to dial, and when: the addresses worth trying, each with its next try.
 
-Pure. A node that was announced or given by a person is tried until it is there; one that was only
-known is tried for a while. Of two nodes that know each other the one with the lower id dials
-first, so that they seldom dial at once.
+Pure. An address that was announced or given by a person is tried until somebody is there; one
+that was only known is tried for a while. A node with two addresses is dialled at both: when one
+network fails, the other is open already. Of two nodes that know each other the one with the lower
+id dials first, so that they seldom dial at once.
 """
 
 from __future__ import annotations
@@ -10,49 +11,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.domain import NodeId
-from engine.pool.peer_address import PeerAddress
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Mapping
+
+    from engine.domain import NodeId
+    from engine.pool.peer_address import PeerAddress
 
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 15.0
 YIELD_S = 2.0  # the node with the higher id waits this long for the other one to dial
 REDIAL_YIELD_S = 0.5  # the same after a session was lost
-TRY_KNOWN_FOR_S = 600.0  # as long as a node that went is remembered
-MAX_TARGETS = 64  # a pool has 16; more announcements are somebody's game
-
-Key = NodeId | PeerAddress
+NEXT_ADDRESS_S = 0.25  # between the first tries of two addresses of one node
+TRY_LOST_FOR_S = 600.0  # as long as a node that went is remembered
+MAX_WAYS = 2  # sessions to be had with one node at different addresses
+MAX_TARGETS = 128  # a pool has 16 nodes; more announcements are somebody's game
 
 
 @dataclass(slots=True)
 class Target:
-    """A node worth dialling, or an address whose node is not known yet.
+    """An address worth dialling.
 
     Attributes:
-        addresses: To be tried in turn.
+        address: Which.
+        node_id: Who should be there; None where that isn't known.
         next_try_s: Not before this time.
-        given_up_s: When it is dropped, unless it is announced by then; None for never.
-        retry_s: From a try that failed to the next.
-        is_dialling: A try is going on, or a session that came of one is open.
+        given_up_s: When it is dropped, unless it was announced or given by then; None for never.
+        retry_s: From a try that fails to the next.
+        is_dialling: A try is going on.
         problem: Why the last try failed, one sentence.
     """
 
-    addresses: tuple[PeerAddress, ...]
+    address: PeerAddress
+    node_id: NodeId | None
     next_try_s: float
     given_up_s: float | None = None
     retry_s: float = FIRST_RETRY_S
     is_dialling: bool = False
     problem: str | None = None
 
-    def answered(self) -> None:
-        """Take note that somebody was there."""
-        self.problem, self.retry_s = None, FIRST_RETRY_S
+    def answered(self, now_s: float) -> None:
+        """Take note that a session was opened there."""
+        self.is_dialling, self.problem = False, None
+        self.retry_s = FIRST_RETRY_S
+        self.next_try_s = now_s + FIRST_RETRY_S  # also one that is lost at once
 
-    def ended(self, now_s: float) -> None:
-        """Take note that a try failed, or that what came of it is over."""
-        self.is_dialling = False
+    def failed(self, problem: str | None, now_s: float) -> None:
+        """Take note that no session could be opened there.
+
+        Args:
+            problem: Why, one sentence; None where nobody need be told.
+            now_s: Monotonic.
+        """
+        self.is_dialling, self.problem = False, problem
         self.next_try_s = now_s + self.retry_s
         self.retry_s = min(2 * self.retry_s, LAST_RETRY_S)
 
@@ -67,75 +77,102 @@ class Targets:
             own_id: This node's.
         """
         self._own_id = own_id
-        self._targets: dict[Key, Target] = {}
+        self._targets: dict[tuple[NodeId | None, PeerAddress], Target] = {}
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Why nodes that were announced or given can't be reached, one sentence each."""
-        wanted = [t for t in self._targets.values() if t.given_up_s is None]
-        return tuple(dict.fromkeys(t.problem for t in wanted if t.problem is not None))
-
-    def announced(self, node_id: NodeId, addresses: tuple[PeerAddress, ...], now_s: float) -> None:
-        """Take a node that says where it is."""
-        wait_s = YIELD_S if self._own_id > node_id else 0.0
-        self._aim(node_id, Target(addresses, now_s + wait_s))
+    def announced(self, node_id: NodeId, addresses: Iterable[PeerAddress], now_s: float) -> None:
+        """Take a node that says where it is, and nowhere else."""
+        addresses = tuple(addresses)
+        for target in self._of(node_id):
+            if target.address not in addresses and target.given_up_s is None:
+                del self._targets[node_id, target.address]
+        at_s = now_s + (YIELD_S if self._own_id > node_id else 0.0)
+        for i, address in enumerate(addresses):
+            self._aim(Target(address, node_id, at_s + i * NEXT_ADDRESS_S))
 
     def given(self, address: PeerAddress, now_s: float) -> None:
         """Take an address a person gave."""
-        self._aim(address, Target((address,), now_s))
+        self._aim(Target(address, None, now_s))
 
     def known(self, address: PeerAddress, now_s: float) -> None:
         """Take an address that a node was reached at earlier, for one try."""
-        self._aim(address, Target((address,), now_s, given_up_s=now_s))
+        self._aim(Target(address, None, now_s, given_up_s=now_s))
 
-    def lost(self, node_id: NodeId, addresses: tuple[PeerAddress, ...], now_s: float) -> None:
-        """Take a node whose last session has ended without a goodbye: it may still be there."""
-        wait_s = REDIAL_YIELD_S if self._own_id > node_id else 0.0
-        target = self._targets.get(node_id)
-        if target is None:
-            until_s = now_s + TRY_KNOWN_FOR_S
-            self._aim(node_id, Target(addresses, now_s + wait_s, given_up_s=until_s))
-        else:
-            target.next_try_s, target.retry_s = now_s + wait_s, FIRST_RETRY_S
+    def lost(self, node_id: NodeId, address: PeerAddress, now_s: float) -> None:
+        """Take a node whose last session has ended without a goodbye: it may still be there.
+
+        Args:
+            node_id: Whose.
+            address: Where it was last reached.
+            now_s: Monotonic.
+        """
+        at_s = now_s + (REDIAL_YIELD_S if self._own_id > node_id else 0.0)
+        self._aim(Target(address, node_id, at_s, given_up_s=now_s + TRY_LOST_FOR_S))
+        for target in self._targets.values():
+            if target.address == address and not target.is_dialling:
+                target.retry_s = FIRST_RETRY_S
+                target.next_try_s = max(at_s, min(target.next_try_s, now_s + FIRST_RETRY_S))
 
     def left(self, node_id: NodeId) -> None:
         """Drop a node that said goodbye, or whose announcement holds no longer."""
-        self._targets.pop(node_id, None)
+        for target in self._of(node_id):
+            del self._targets[node_id, target.address]
 
     def addresses_of(self, node_id: NodeId) -> tuple[PeerAddress, ...]:
         """Return where a node is to be dialled; none where that isn't known."""
-        target = self._targets.get(node_id)
-        return () if target is None else target.addresses
+        return tuple(target.address for target in self._of(node_id))
+
+    def unreached(self, connected: Iterable[NodeId]) -> tuple[Target, ...]:
+        """Return the targets that were announced or given and where nobody can be reached.
+
+        Args:
+            connected: Nodes that can be reached, if need be elsewhere.
+        """
+        there = frozenset(connected)
+        return tuple(
+            target
+            for target in self._targets.values()
+            if target.problem is not None
+            and target.given_up_s is None
+            and target.node_id not in there
+        )
 
     def try_all_now(self, now_s: float) -> None:
         """Try everything again at once: this PC's network has changed."""
         for target in self._targets.values():
             target.next_try_s, target.retry_s = now_s, FIRST_RETRY_S
 
-    def due(self, is_connected: Callable[[Key], bool], now_s: float) -> list[Target]:
+    def due(self, ways: Mapping[NodeId, tuple[PeerAddress, ...]], now_s: float) -> list[Target]:
         """Return what is to be dialled now, and drop what was tried for long enough.
 
         Args:
-            is_connected: Whether a session with that node, or at that address, is open.
+            ways: Where each node there is a session with is reached.
             now_s: Monotonic.
         """
-        waiting = [(k, t) for k, t in self._targets.items() if not t.is_dialling]
+        reached = {address for addresses in ways.values() for address in addresses}
         due = []
-        for key, target in waiting:
-            is_over = target.given_up_s is not None and now_s > target.given_up_s
-            if is_connected(key) or (is_over and target.problem is not None):
-                if target.given_up_s is not None:
-                    del self._targets[key]
-            elif now_s >= target.next_try_s:
+        for key, target in list(self._targets.items()):
+            num_ways = 0 if target.node_id is None else len(ways.get(target.node_id, ()))
+            is_reached = target.address in reached or num_ways >= MAX_WAYS
+            is_tried = target.problem is not None or is_reached
+            if target.is_dialling:
+                continue
+            if target.given_up_s is not None and now_s >= target.given_up_s and is_tried:
+                del self._targets[key]
+            elif not is_reached and now_s >= target.next_try_s:
                 target.is_dialling = True
                 due.append(target)
         return due
 
-    def _aim(self, key: Key, aimed: Target) -> None:
+    def _of(self, node_id: NodeId) -> list[Target]:
+        return [target for target in self._targets.values() if target.node_id == node_id]
+
+    def _aim(self, aimed: Target) -> None:
+        key = (aimed.node_id, aimed.address)
         target = self._targets.get(key)
-        if target is not None:
-            target.addresses = aimed.addresses
-            if aimed.given_up_s is None:
-                target.given_up_s = None
-        elif len(self._targets) < MAX_TARGETS:
-            self._targets[key] = aimed
+        if target is None:
+            if len(self._targets) < MAX_TARGETS:
+                self._targets[key] = aimed
+        elif target.given_up_s is not None:
+            target.given_up_s = (
+                None if aimed.given_up_s is None else max(target.given_up_s, aimed.given_up_s)
+            )

@@ -25,8 +25,10 @@ from engine.pool.adapters import RankedAdapters, rank_adapters
 from engine.pool.announcement import Unreadable, encode_announcement, node_id_of
 from engine.pool.clocks import Clocks, has_slept
 from engine.pool.mdns import Mdns
+from engine.pool.peer_address import PeerAddress
 from engine.pool.service_names import ServiceNames
 from engine.pool.sightings import (
+    MAX_ADDRESSES,
     AdaptersChanged,
     Appeared,
     Candidate,
@@ -134,7 +136,7 @@ class Discovery:
         self._events: asyncio.Queue[DiscoveryEvent] = asyncio.Queue(MAX_EVENTS)
         self._pending: deque[DiscoveryEvent] = deque()  # beside sightings; each at most once
         self._told: dict[NodeId, Appeared] = {}
-        self._clone_run_ids: set[str] = set()
+        self._clones: dict[str, tuple[CloneSeen, float]] = {}  # told, and when last seen
         self._names = ServiceNames()
         self._mdns: Mdns | None = None
         self._wake = asyncio.Event()
@@ -147,6 +149,12 @@ class Discovery:
     def ignored(self) -> dict[str, str]:
         """Why each service of our type that is none of ours is ignored, by its name in ASCII."""
         return self._names.ignored
+
+    @property
+    def clone_run_ids(self) -> frozenset[str]:
+        """Starts of other PCs that announced this node's id lately."""
+        since_s = self._clocks.monotonic_s - self._timing.ttl_s
+        return frozenset(run for run, (_, at_s) in self._clones.items() if at_s >= since_s)
 
     async def next_event(self) -> DiscoveryEvent:
         """Wait for what happens next.
@@ -334,10 +342,18 @@ class Discovery:
             _logger.info("discovery: ignored %a: %s", name, reason)
 
     def _look_for_clones(self, mdns: Mdns) -> None:
-        for run_id in mdns.own_run_ids() - {self._announcement.run_id} - self._clone_run_ids:
-            if len(self._clone_run_ids) < _MAX_CLONES:
-                self._clone_run_ids.add(run_id)
-                self._hold(CloneSeen(run_id))
+        now_s = self._clocks.monotonic_s
+        places = {PeerAddress(*place) for place in mdns.own_places()} - {
+            PeerAddress(address, self._announcement.port) for address in self.adapters.addresses
+        }
+        for run_id in mdns.own_run_ids() - {self._announcement.run_id}:
+            seen = CloneSeen(run_id, tuple(sorted(places)[:MAX_ADDRESSES]))
+            told, _ = self._clones.get(run_id, (None, now_s))
+            if told is None and len(self._clones) >= _MAX_CLONES:
+                continue
+            self._clones[run_id] = (seen, now_s)
+            if seen != told:
+                self._hold(seen)
 
     async def _ask(self, mdns: Mdns, name: str) -> None:
         try:

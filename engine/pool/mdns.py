@@ -174,6 +174,13 @@ class Mdns:
         said = [decode_announcement(r.text) for r in self._cached(self._name, _TYPE_TXT)]
         return {text.run_id for text in said if isinstance(text, Announcement)}
 
+    def own_places(self) -> set[tuple[str, int]]:
+        """Return the addresses and ports announced in this node's name, by itself or by a clone."""
+        services = self._cached(self._name, _TYPE_SRV)
+        hosts = {service.server for service in services}
+        addresses = {str(IPv4Address(r.address)) for h in hosts for r in self._cached(h, _TYPE_A)}
+        return {(address, service.port) for address in addresses for service in services}
+
     async def ask(self, name: str) -> None:
         """Ask for the records of a service that are missing, for two seconds.
 

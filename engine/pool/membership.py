@@ -31,6 +31,7 @@ STALL_COUNTS_S = 0.25  # as much of it counts, so that leases end however slow t
 FORGET_AFTER_S = 600.0  # an offline PC is shown as long, then no more
 FORGET_GONE_AFTER_S = 60.0  # one that said goodbye
 FORGET_WAY_AFTER_S = 60.0  # an address nothing came from
+MAX_STRANGERS = 32  # remembered; more are somebody's game
 MAX_LIVES = 4  # starts remembered of one node
 MAX_WAYS = 8  # addresses remembered of one node
 
@@ -177,9 +178,7 @@ def fold(membership: Membership, event: Event, now_s: float) -> Membership:
         case Left():
             return _left(membership, event, now_s)
         case Refused():
-            stranger = Stranger(event.versions, event.address, now_s)
-            strangers = membership.strangers | {event.node_id: stranger}
-            return replace(membership, strangers=strangers)
+            return _refused(membership, event, now_s)
         case _:
             return _forgotten(membership, now_s)
 
@@ -263,12 +262,27 @@ def _admitted(membership: Membership, member: Member, now_s: float) -> Membershi
         absent = [known for known in members.values() if not known.life.is_alive(now_s)]
         if not absent:
             stranger = Stranger(beat.versions, member.ways[0].address, now_s)
-            strangers = membership.strangers | {beat.node_id: stranger}
-            return replace(membership, strangers=strangers)
+            return _with_stranger(membership, beat.node_id, stranger)
         del members[min(absent, key=lambda known: known.life.heard_s).node_id]
     members[beat.node_id] = member
     strangers = {key: one for key, one in membership.strangers.items() if key != beat.node_id}
     return replace(membership, members=members, strangers=strangers)
+
+
+def _refused(membership: Membership, event: Refused, now_s: float) -> Membership:
+    """Note a stranger, unless a session says that it is none: announcements can be forged."""
+    member = membership.members.get(event.node_id)
+    if event.node_id == membership.node_id or (member is not None and member.life.is_alive(now_s)):
+        return membership
+    stranger = Stranger(event.versions, event.address, now_s)
+    return _with_stranger(membership, event.node_id, stranger)
+
+
+def _with_stranger(membership: Membership, node_id: NodeId, stranger: Stranger) -> Membership:
+    strangers = membership.strangers | {node_id: stranger}
+    if len(strangers) > MAX_STRANGERS:
+        del strangers[min(strangers, key=lambda key: strangers[key].seen_s)]
+    return replace(membership, strangers=strangers)
 
 
 def _left(membership: Membership, event: Left, now_s: float) -> Membership:

@@ -1,29 +1,31 @@
-"""Sessions to every other node of the pool, and what the election asks for, carried out.
+"""Sessions to every other node of the pool: opened, attended, and what comes over them handed on.
 
-The rim around ``participant``: it dials whom discovery names, hands heartbeats in, and does in
-order what comes back. A term is on disk before anything that follows from it is sent.
+The rim around ``participant``: it dials whom discovery names, hands heartbeats in, and lets
+``Duties`` do what comes back.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from engine.errors import (
-    DaisyError,
+    IdentityCopiedError,
     RemoteProtocolError,
-    StorageError,
-    TransportError,
     VersionMismatchError,
 )
 from engine.messages.codec import encode_control
 from engine.messages.control import NodeHeartbeat, NodeLeaves, NodeReported
-from engine.pool.actions import BecameCoordinator, CoordinatorLost, Following, Persist, SteppedDown
+from engine.messages.pool import RoundTrip, Versions
+from engine.pool.actions import BecameCoordinator, Following
+from engine.pool.address_book import AddressBook
+from engine.pool.dialler import Dialler
 from engine.pool.dialling import Targets
-from engine.pool.membership import alive, gone
-from engine.pool.participant import TICK_EVERY_S, Broadcast
+from engine.pool.duties import Duties
+from engine.pool.membership import STALL_S, alive, gone
+from engine.pool.participant import TICK_EVERY_S
 from engine.pool.peer_address import PeerAddress
 from engine.pool.sessions import Sessions, is_dialled, remote_of
 from engine.pool.sightings import AdaptersChanged, Appeared, Candidate, CloneSeen, Vanished
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from engine.messages.message import Message
     from engine.messages.pool import Heartbeat, NodeReport
     from engine.pool.actions import Change
-    from engine.pool.dialling import Key, Target
+    from engine.pool.dialler import Attend
+    from engine.pool.dialling import Target
     from engine.pool.discovery import Discovery
     from engine.pool.node_facts import NodeFacts
     from engine.pool.node_folder import NodeFolder
@@ -44,11 +47,7 @@ if TYPE_CHECKING:
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
 
-    Attend = Callable[[Connection], Awaitable[None]]
-
 REPORT_EVERY_S = 5.0
-
-_logger = logging.getLogger(__name__)
 
 
 class Mesh:
@@ -61,8 +60,8 @@ class Mesh:
             membership or the office changed. It must return at once.
         on_office: Awaited for every change of office, in order. Until it returns no heartbeat
             goes out, so it must not wait for another node.
-        coordinator_since_s: When the coordinator took office as far as seen; None without one.
-        clone_run_ids: Starts of other PCs that announce this one's identity.
+        coordinator_since_s: When the coordinator took office as far as seen, on the loop's clock;
+            None without one.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Mesh:
             participant: Decides.
             endpoint: Opens connections.
             discovery: Names addresses worth trying.
-            folder: Keeps terms.
+            folder: Keeps terms, and addresses that worked.
             facts: What this PC is.
         """
         self.participant = participant
@@ -87,15 +86,15 @@ class Mesh:
         self.on_change: Callable[[], None] | None = None
         self.on_office: Callable[[Change], Awaitable[None]] | None = None
         self.coordinator_since_s: float | None = None
-        self.clone_run_ids: set[str] = set()
-        self._endpoint = endpoint
         self._folder = folder
         self._facts = facts
         self._targets = Targets(participant.identity.node_id)
         self._sessions = Sessions()
+        self._dialler = Dialler(endpoint, self._targets, self._sessions, self._attach)
+        self._duties = Duties(participant, folder, self._sessions, self._change_office)
         self._reports: dict[NodeId, NodeReport] = {}  # outlive the sessions: names of who is gone
-        self._outputs: deque[Output] = deque()
-        self._has_outputs = asyncio.Event()
+        self._addresses = AddressBook(folder)
+        self._is_copied = asyncio.Event()
         self._seen: object = None  # what was last told by ``on_change`` of members and office
         self._loop = asyncio.get_running_loop()
 
@@ -110,48 +109,40 @@ class Mesh:
         """Return what each other node last told of itself, also of those that are gone."""
         return dict(self._reports)
 
+    def own_report(self) -> NodeReport:
+        """Return what this node tells the others of itself now."""
+        trips = {node_id: self._sessions.round_trip_s(node_id) for node_id in self.reachable()}
+        measured = [RoundTrip(key, s * 1e3) for key, s in sorted(trips.items()) if s is not None]
+        return replace(self._facts.report(), round_trips=tuple(measured))
+
     def incarnation_of(self, node_id: NodeId) -> int | None:
         """Return which start of a node is a member; None where none is or was lately."""
         member = self.participant.membership.members.get(node_id)
         return None if member is None else member.life.heartbeat.incarnation
 
-    def round_trip_s(self, node_id: NodeId) -> float | None:
-        """Return the round trip to a node, in seconds; None before the first was measured."""
-        return self._sessions.round_trip_s(node_id)
-
     def address_of(self, node_id: NodeId) -> str | None:
         """Return where a node listens, as seen from here: ``ws://host:port``; None if unknown.
 
-        The address its oldest session goes to comes first, then what it announced.
+        The address of its best session comes first, then what it announced.
         """
-        addresses = self._addresses_of(node_id)
-        return f"ws://{addresses[0]}" if addresses else None
+        return next(iter(self.addresses_of(node_id)), None)
 
-    def _addresses_of(self, node_id: NodeId) -> tuple[PeerAddress, ...]:
-        open_ones = (self._way(connection) for connection in self._sessions.of(node_id))
-        seen = tuple(way for way in open_ones if way is not None)
-        return tuple(dict.fromkeys(seen + self._targets.addresses_of(node_id)))
+    def addresses_of(self, node_id: NodeId) -> tuple[str, ...]:
+        """Return every address a node is reached at, or might be: as ``address_of``, best first.
 
-    def _way(self, connection: Connection) -> PeerAddress | None:
-        """Return where the other end of a connection listens; None where it hasn't said."""
-        remote = remote_of(connection)
-        if is_dialled(connection):
-            return remote
-        report = self._reports.get(connection.peer.node_id)
-        if report is not None and report.port:
-            return PeerAddress(remote.host, report.port)
-        announced = self._targets.addresses_of(connection.peer.node_id)
-        return next((a for a in announced if a.host == remote.host), None)
+        While it has a session that is not silent, only what sessions lead to.
+        """
+        ways = self._sessions.ways(node_id) or self._targets.addresses_of(node_id)
+        return tuple(map(self._dialler.url, ways))
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Why nodes that were named can't be reached, one sentence each."""
-        return self._targets.problems
+    def unreached(self) -> tuple[Target, ...]:
+        """Return where nodes announced themselves, or should be, and can't be reached, and why."""
+        return self._targets.unreached(self._sessions.node_ids)
 
     # ---- what goes out --------------------------------------------------------------------------
 
     async def send_to(self, node_id: NodeId, message: Message) -> bool:
-        """Send to a node, over its oldest session that still takes it.
+        """Send to a node, over its best session that takes it.
 
         Args:
             node_id: Whom.
@@ -174,14 +165,11 @@ class Mesh:
 
     async def report_now(self) -> None:
         """Tell everybody what this node is and has: it has just changed."""
-        await self.send_all(self._report())
+        await self.send_all(NodeReported(report=self.own_report()))
 
     async def leave(self) -> None:
         """Tell everybody that this node goes, so that nobody waits for its lease to run out."""
         await self.send_all(NodeLeaves(incarnation=self.participant.identity.incarnation))
-
-    def _report(self) -> NodeReported:
-        return NodeReported(report=self._facts.report())
 
     # ---- tasks ----------------------------------------------------------------------------------
 
@@ -191,6 +179,9 @@ class Mesh:
         Args:
             attend: Serves a connection until it ends; it hands what is the pool's back here.
 
+        Fails with a group that holds ``IdentityCopiedError`` where another PC runs with this
+        one's identity and keeps it; the folder has a new one then.
+
         Cancellation: leaves without a word to the others; say it with ``leave`` first.
         """
         async with asyncio.TaskGroup() as group:
@@ -198,18 +189,19 @@ class Mesh:
             group.create_task(self._follow_discovery())
             group.create_task(self._tick_loop(group, attend))
             group.create_task(self._report_loop())
-            group.create_task(self._perform_loop())
+            group.create_task(self._addresses.run())
+            group.create_task(self._give_up_copied_identity())
+            group.create_task(self._duties.run())
 
     async def _follow_discovery(self) -> None:
         while True:
-            await self._take(await self.discovery.next_event())
+            await self._follow(await self.discovery.next_event())
 
-    async def _take(self, event: DiscoveryEvent) -> None:
+    async def _follow(self, event: DiscoveryEvent) -> None:
         now_s = self._loop.time()
         match event:
             case Appeared():
-                addresses = tuple(PeerAddress(host, event.port) for host in event.addresses)
-                self._targets.announced(event.node_id, addresses, now_s)
+                self._take_announced(event, now_s)
             case Candidate(source="manual"):
                 self._targets.given(event.address, now_s)
             case Candidate():
@@ -217,82 +209,99 @@ class Mesh:
             case Vanished():
                 self._targets.left(event.node_id)
             case CloneSeen():
-                self.clone_run_ids.add(event.run_id)
+                for address in event.addresses:
+                    self._targets.known(address, now_s)
             case AdaptersChanged():
                 self._facts.use_adapters(event.adapters)
                 self._targets.try_all_now(now_s)
                 await self.report_now()
 
+    def _take_announced(self, event: Appeared, now_s: float) -> None:
+        addresses = tuple(PeerAddress(host, event.port) for host in event.addresses)
+        self._targets.announced(event.node_id, addresses, now_s)
+        said, ours = event.announcement, self.participant.identity.versions
+        theirs = Versions("", said.protocol_version, said.shard_format)
+        if (theirs.protocol, theirs.shard_format) != (ours.protocol, ours.shard_format):
+            # It is dialled all the same: anybody can announce anything.
+            self._do(self.participant.refused(event.node_id, theirs, addresses[0], now_s))
+
     async def _tick_loop(self, group: asyncio.TaskGroup, attend: Attend) -> None:
+        before_s = self._loop.time()
         while True:
             now_s = self._loop.time()
+            if now_s - before_s > STALL_S:
+                self._sessions.forgive(now_s - before_s)
+            before_s = now_s
             self._do(self.participant.tick(self._facts.preference(), now_s))
-            for target in self._targets.due(self._is_connected, now_s):
-                group.create_task(self._dial(target, attend))
+            self._dialler.dial_due(group, attend)
             await asyncio.sleep(TICK_EVERY_S)
-
-    def _is_connected(self, key: Key) -> bool:
-        if not isinstance(key, PeerAddress):
-            return key in self._sessions.node_ids
-        return any(key == way for way in map(self._way, self._sessions.all()))
-
-    async def _dial(self, target: Target, attend: Attend) -> None:
-        """Try a target's addresses in turn, and stay with the first that answers."""
-        try:
-            for address in target.addresses:
-                try:
-                    connection = await self._endpoint.connect(f"ws://{address}")
-                except (TransportError, VersionMismatchError) as error:
-                    target.problem = error.what
-                    continue
-                target.answered()
-                await self._stay(connection, attend)
-                break
-        finally:
-            target.ended(self._loop.time())
-
-    async def _stay(self, connection: Connection, attend: Attend) -> None:
-        if connection.peer.node_id == self.participant.identity.node_id:
-            await connection.close("This is the same PC.")
-            return
-        try:
-            await self._attach(connection)
-            await attend(connection)
-        except DaisyError as error:
-            _logger.info("pool: a session ended, %s", error.what)
-        finally:
-            await connection.close("The other side is done.")
 
     async def _report_loop(self) -> None:
         while True:
+            self._sessions.measure()
             await self.report_now()
             await asyncio.sleep(REPORT_EVERY_S)
+
+    async def _give_up_copied_identity(self) -> None:
+        """Wait until a PC with this one's identity has the older right to it, and become another.
+
+        Raises:
+            IdentityCopiedError: Then.
+        """
+        await self._is_copied.wait()
+        await self.leave()
+        await asyncio.to_thread(self._folder.renew_identity)
+        double = self.participant.membership.double
+        where = "" if double is None else f" at {double.address}"
+        raise IdentityCopiedError(
+            f"Another PC{where} runs with a copy of this PC's data folder {self._folder.path}; "
+            "this one has taken a new identity."
+        )
 
     # ---- what comes in --------------------------------------------------------------------------
 
     async def _attach(self, connection: Connection) -> None:
-        """Take a session that has just opened, and tell the other side who we are."""
+        """Take a session that has just opened, and tell the other side who we are.
+
+        Raises:
+            VersionMismatchError: Its shards can't be ours.
+            TransportError: It has ended.
+        """
+        peer, ours = connection.peer, self.participant.identity.versions
+        if peer.node_id == self.participant.identity.node_id:
+            await connection.send(self._own_heartbeat())
+            return
+        if peer.shard_format != ours.shard_format:
+            theirs = Versions(peer.product_version, peer.protocol_version, peer.shard_format)
+            where, now_s = remote_of(connection), self._loop.time()
+            self._do(self.participant.refused(peer.node_id, theirs, where, now_s))
+            raise VersionMismatchError(
+                f"{connection.address}: It makes shards of format {theirs.shard_format}, and this "
+                f"PC of format {ours.shard_format}."
+            )
         if not self._sessions.add(connection):
             return
         self._tell()
-        beat = NodeHeartbeat(heartbeat=self.participant.heartbeat())
-        await connection.send(encode_control(beat))
-        await connection.send(encode_control(self._report()))
+        # First where we listen: by that the other side knows this way to us from others.
+        await connection.send(encode_control(NodeReported(report=self.own_report())))
+        await connection.send(self._own_heartbeat())
+        connection.measure_round_trip()
+
+    def _own_heartbeat(self) -> bytes:
+        return encode_control(NodeHeartbeat(heartbeat=self.participant.heartbeat()))
 
     def detach(self, connection: Connection) -> None:
         """Forget a session that has ended; its node stays a member until its lease runs out."""
-        node_id = connection.peer.node_id
-        addresses = self._addresses_of(node_id)
+        node_id, way = connection.peer.node_id, self._sessions.way_of(connection)
         if not self._sessions.remove(connection):
             return
-        if node_id not in self._sessions.node_ids and node_id not in gone(
-            self.participant.membership
-        ):
-            self._targets.lost(node_id, addresses, self._loop.time())
+        is_gone = node_id in gone(self.participant.membership)
+        if way is not None and not is_gone and node_id not in self._sessions.node_ids:
+            self._targets.lost(node_id, way, self._loop.time())
         self._tell()
 
     async def take(self, message: object, connection: Connection) -> bool:
-        """Take a message, if it is about who is there.
+        """Take a message, if it is about who is there; the first makes a connection a session.
 
         Args:
             message: Decoded.
@@ -303,6 +312,7 @@ class Mesh:
 
         Raises:
             RemoteProtocolError: A node speaks in another's name.
+            VersionMismatchError: The node's shards are of another format.
         """
         match message:
             case NodeHeartbeat(heartbeat=heartbeat):
@@ -310,9 +320,7 @@ class Mesh:
                 await self._on_heartbeat(connection, heartbeat)
             case NodeReported(report=report):
                 _require_own(connection, report.node_id, "report")
-                if report.node_id in self._sessions.node_ids:
-                    self._reports[report.node_id] = report
-                    self._tell()
+                await self._on_report(connection, report)
             case NodeLeaves(incarnation=incarnation):
                 node_id, now_s = connection.peer.node_id, self._loop.time()
                 self._do(self.participant.left(node_id, incarnation, now_s))
@@ -321,64 +329,54 @@ class Mesh:
         return True
 
     async def _on_heartbeat(self, connection: Connection, heartbeat: Heartbeat) -> None:
-        """Take a heartbeat; the first one makes a connection a session of the pool."""
-        await self._attach(connection)
-        way = self._way(connection) or remote_of(connection)
+        own = self.participant.identity
+        if heartbeat.node_id != own.node_id:
+            await self._attach(connection)
+            self._sessions.heard(connection)
+        way = self._sessions.way_of(connection) or remote_of(connection)
         self._do(self.participant.receive(heartbeat, way, self._loop.time()))
+        if heartbeat.node_id == own.node_id and heartbeat.incarnation != own.incarnation:
+            # Both run, or this could not have come; which of them gives way, both know by this.
+            if heartbeat.incarnation < own.incarnation:
+                self._is_copied.set()
+            elif not is_dialled(connection):
+                await connection.send(self._own_heartbeat())
 
-    # ---- what the election asks for -------------------------------------------------------------
+    async def _on_report(self, connection: Connection, report: NodeReport) -> None:
+        if report.node_id == self.participant.identity.node_id:
+            return
+        await self._attach(connection)
+        self._sessions.heard(connection, report.port)
+        self._reports[report.node_id] = report
+        way = self._sessions.way_of(connection)
+        if way is not None:
+            self._addresses.enter(report.node_id, way)
+        self._tell()
+
+    # ---- what comes of it -----------------------------------------------------------------------
 
     def _do(self, outputs: list[Output]) -> None:
-        self._outputs.extend(outputs)
-        if outputs:
-            self._has_outputs.set()
+        self._duties.add(outputs)
         election = self.participant.election
-        members = self.participant.membership.members.items()
         lives = alive(self.participant.membership, self._loop.time())
         seen = (
             {life.heartbeat.node_id: life.heartbeat.incarnation for life in lives},
-            {node_id for node_id, member in members if member.life.left_s is not None},
+            gone(self.participant.membership),
             (election.accepted, election.coordinator),
         )
         if seen != self._seen:
             self._seen = seen
             self._tell()
 
-    def _tell(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
-
-    async def _perform_loop(self) -> None:
-        while True:
-            await self._has_outputs.wait()
-            self._has_outputs.clear()
-            while self._outputs:
-                await self._perform(self._outputs.popleft())
-
-    async def _perform(self, output: Output) -> None:
-        match output:
-            case Broadcast():
-                await self.send_all(NodeHeartbeat(heartbeat=output.heartbeat))
-            case Persist():
-                await self._persist(output)
-            case BecameCoordinator() | Following() | SteppedDown() | CoordinatorLost():
-                await self._change_office(output)
-
     async def _change_office(self, change: Change) -> None:
         is_taken = isinstance(change, BecameCoordinator | Following)
         self.coordinator_since_s = self._loop.time() if is_taken else None
-        _logger.info("pool: %s", _told(change))
         if self.on_office is not None:
             await self.on_office(change)
 
-    async def _persist(self, order: Persist) -> None:
-        try:
-            await asyncio.to_thread(self._folder.keep_term, order.term)
-        except StorageError as error:
-            _logger.warning("pool: %s", error.what)
-            self._do(self.participant.write_failed(order.term, self._loop.time()))
-        else:
-            self._do(self.participant.written(order.term, self._loop.time()))
+    def _tell(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
 
 def _require_own(connection: Connection, node_id: NodeId, what: str) -> None:
@@ -389,15 +387,3 @@ def _require_own(connection: Connection, node_id: NodeId, what: str) -> None:
     """
     if node_id != connection.peer.node_id:
         raise RemoteProtocolError(f"{connection.address} sent another node's {what}.")
-
-
-def _told(change: Change) -> str:
-    match change:
-        case BecameCoordinator():
-            return f"this PC coordinates, term {change.term}"
-        case Following():
-            return f"following {change.coordinator}, term {change.term}"
-        case SteppedDown():
-            return f"no longer coordinating, term {change.term} is over"
-        case CoordinatorLost():
-            return f"lost the coordinator {change.coordinator}"

@@ -1,4 +1,4 @@
-"""What one node keeps on disk: who it is, the term it accepted, and where it can be reached.
+"""What one node keeps on disk: who it is, the term it accepted, and where it and others are.
 
 One process has a folder at a time. A file in it that can't be read is set aside, made anew, and
 said: a node must start after a power cut without a person's help.
@@ -6,6 +6,7 @@ said: a node must start after a power cut without a person's help.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -16,11 +17,16 @@ import msgspec
 from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
 from engine.messages.pool import Term
+from engine.pool.announcement import is_node_id
 from engine.pool.disk import write_whole
+from engine.pool.known_peers import KnownPeer, readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import BinaryIO
+
+    from engine.pool.known_peers import KnownPeers
 
 if sys.platform == "win32":
     import msvcrt
@@ -47,6 +53,7 @@ class NodeFolder:
         path: The folder.
         node_id: The same for as long as the folder lives.
         term: The term accepted last; None for never.
+        known: Where other nodes were reached, the newest first.
         notes: What was set aside, one sentence each.
     """
 
@@ -77,18 +84,46 @@ class NodeFolder:
             ) from exc
         self.node_id = self._identity()
         self.term = self._read("term.json", Term)
+        self.known: KnownPeers = readable(self._read("known.json", list[KnownPeer]) or [])
 
     def _by_whom(self) -> str:
         reach = read_reach(self.path)
         return "" if reach is None else f" (process {reach.pid})"
 
     def _identity(self) -> NodeId:
-        known = self._read("id.json", str)
-        if known:
+        known = self._read("id.json", str, is_node_id)
+        if known is not None:
             return NodeId(known)
+        return self._new_identity()
+
+    def _new_identity(self) -> NodeId:
         fresh = NodeId(secrets.token_hex(_ID_BYTES))
         self._write("id.json", fresh)
         return fresh
+
+    def renew_identity(self) -> None:
+        """Become another node: a second PC has a copy of this folder.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self.node_id = self._new_identity()
+
+    def keep_known(self, known: KnownPeers) -> None:
+        """Write where other nodes were reached.
+
+        Args:
+            known: The newest first.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self._write("known.json", known)
+        self.known = known
 
     def keep_term(self, term: Term) -> None:
         """Write a term so that it outlives a power cut.
@@ -121,20 +156,38 @@ class NodeFolder:
             (self.path / "reach.json").unlink(missing_ok=True)
             self._lock.close()
 
-    def _read(self, name: str, kind: type[T]) -> T | None:
+    def _read(
+        self, name: str, kind: type[T], is_valid: Callable[[T], bool] = lambda _: True
+    ) -> T | None:
         file = self.path / name
         try:
             with file.open("rb") as stream:
-                return msgspec.json.decode(stream.read(_MAX_FILE_BYTES), type=kind)
+                raw = stream.read(_MAX_FILE_BYTES)
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            aside = file.with_name(f"{name}.damaged-{secrets.token_hex(3)}")
-            file.replace(aside)
-            self.notes.append(f"{name} was damaged; it was set aside as {aside.name}.")
-            return None
         except OSError as exc:
-            raise StorageError(f"{file} can't be read: {exc.strerror}.") from exc
+            if not file.is_dir():
+                raise StorageError(f"{file} can't be read: {exc.strerror}.") from exc
+            raw = b""
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            content = msgspec.json.decode(raw, type=kind)
+            if is_valid(content):
+                return content
+        self._set_aside(file)
+        return None
+
+    def _set_aside(self, file: Path) -> None:
+        """Move what can't be read out of the way, and say so.
+
+        Raises:
+            StorageError: It can't be moved.
+        """
+        aside = file.with_name(f"{file.name}.damaged-{secrets.token_hex(3)}")
+        try:
+            file.replace(aside)
+        except OSError as exc:
+            raise StorageError(f"{file} can't be set aside: {exc.strerror}.") from exc
+        self.notes.append(f"{file.name} was damaged; it was set aside as {aside.name}.")
 
     def _write(self, name: str, content: object) -> None:
         try:

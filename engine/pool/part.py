@@ -25,7 +25,7 @@ from engine.pool.sightings import Candidate
 from engine.pool.status import pool_status
 
 if TYPE_CHECKING:
-    from engine.pool.mesh import Attend
+    from engine.pool.dialler import Attend
     from engine.pool.node_folder import NodeFolder
     from engine.pool.peer_address import PeerAddress
     from engine.transport.connection import Connection
@@ -86,7 +86,11 @@ class PoolPart:
             protocol_version=PROTOCOL_VERSION,
             shard_format=SHARD_FORMAT,
         )
-        candidates = tuple(Candidate(address, "manual") for address in options.peers)
+        known = (peer.parsed() for peer in options.folder.known)
+        candidates = (
+            *(Candidate(address, "manual") for address in options.peers),
+            *(Candidate(address, "known") for address in known if address is not None),
+        )
         discovery = Discovery(announcement, options.interfaces, candidates)
         self._mesh = Mesh(participant, endpoint, discovery, options.folder, self._facts)
 
@@ -123,7 +127,7 @@ class PoolPart:
         match message:
             case AskPoolStatus():
                 status = pool_status(
-                    self._mesh, self._facts.report(), self._port, self._loop.time()
+                    self._mesh, self._mesh.own_report(), self._port, self._loop.time()
                 )
                 await connection.send(encode_control(PoolStatusReport(status=status)))
             case _:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from engine.pool.membership import Member, Membership
 
 
+_NAMES = {  # as a person reads them
+    "product": "version of Daisy",
+    "protocol": "protocol version",
+    "shard_format": "shard format",
+}
+
+
 class Mismatch(msgspec.Struct, frozen=True):
     """A version that differs, with both values."""
 
@@ -67,11 +74,11 @@ class PoolView(msgspec.Struct, frozen=True):
 
 
 def mismatches(ours: Versions, theirs: Versions) -> tuple[Mismatch, ...]:
-    """Name every version that differs."""
+    """Name every version that differs, as far as the other told; the product's may be empty."""
     return tuple(
-        Mismatch(name, str(getattr(ours, name)), str(getattr(theirs, name)))
+        Mismatch(_NAMES[name], str(getattr(ours, name)), str(getattr(theirs, name)))
         for name in ours.__struct_fields__
-        if getattr(ours, name) != getattr(theirs, name)
+        if getattr(theirs, name) not in {getattr(ours, name), ""}
     )
 
 

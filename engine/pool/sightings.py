@@ -73,10 +73,12 @@ class CloneSeen:
     """Another process announces this node's id.
 
     Attributes:
-        run_id: Its own, so the same one is told once.
+        run_id: Its own, so the same one is told once for the same addresses.
+        addresses: Where it may listen.
     """
 
     run_id: str
+    addresses: tuple[PeerAddress, ...] = ()
 
 
 DiscoveryEvent: TypeAlias = "Appeared | Vanished | AdaptersChanged | Candidate | CloneSeen"

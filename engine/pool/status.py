@@ -6,17 +6,28 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.messages.pool import NodeStatus, PoolStatus
+from engine.messages.pool_status import NodeStatus, PoolStatus
 from engine.pool.announcement import clean_shown_name, short_id
+from engine.pool.node_seen import reserve_of
 from engine.pool.pool_view import view
 
 if TYPE_CHECKING:
+    from engine.domain import NodeId
+    from engine.messages.deployment import Deployment, NodeProgress
     from engine.messages.pool import NodeReport
+    from engine.pool.dialling import Target
     from engine.pool.mesh import Mesh
-    from engine.pool.pool_view import NodeView, PoolView
+    from engine.pool.pool_view import Mismatch, NodeView, PoolView
 
 
-def pool_status(mesh: Mesh, own_report: NodeReport, port: int, now_s: float) -> PoolStatus:
+def pool_status(
+    mesh: Mesh,
+    own_report: NodeReport,
+    port: int,
+    now_s: float,
+    deployment: Deployment | None = None,
+    progress: tuple[NodeProgress, ...] = (),
+) -> PoolStatus:
     """Return what is known now.
 
     Args:
@@ -24,6 +35,8 @@ def pool_status(mesh: Mesh, own_report: NodeReport, port: int, now_s: float) -> 
         own_report: What this node is.
         port: Where this node listens, on every address.
         now_s: On the loop's clock.
+        deployment: What the pool is to run, as this node knows it; None for never anything.
+        progress: Of the nodes that work on it.
     """
     election = mesh.participant.election
     seen = view(mesh.participant.membership, now_s)
@@ -39,22 +52,25 @@ def pool_status(mesh: Mesh, own_report: NodeReport, port: int, now_s: float) -> 
         hears=seen.hears[own_report.node_id],
         report=_cleaned(own_report),
         notes=(),
+        memory_reserved_bytes=reserve_of(own_report.memory_total_bytes),
     )
+    trips_ms = {trip.node_id: trip.ms for trip in own_report.round_trips}
     since_s = mesh.coordinator_since_s
     return PoolStatus(
         coordinator=election.coordinator,
         term=None if election.accepted is None else str(election.accepted),
         coordinator_since_s=None if since_s is None else now_s - since_s,
-        nodes=(own, *(_other(node, seen, mesh) for node in seen.nodes)),
+        nodes=(own, *(_other(node, seen, mesh, trips_ms) for node in seen.nodes)),
         notes=_notes(mesh, seen),
+        deployment=deployment,
+        progress=progress,
     )
 
 
-def _other(node: NodeView, seen: PoolView, mesh: Mesh) -> NodeStatus:
+def _other(node: NodeView, seen: PoolView, mesh: Mesh, trips_ms: dict[NodeId, float]) -> NodeStatus:
     beat = node.heartbeat
     report = mesh.reports().get(beat.node_id)
-    trip_s = mesh.round_trip_s(beat.node_id)
-    notes = [f"its {m.what} is {m.theirs}, this PC's is {m.ours}" for m in node.mismatches]
+    notes = [_mismatch(mismatch) for mismatch in node.mismatches]
     if node.clones:
         notes.append("another PC runs with the same identity")
     return NodeStatus(
@@ -65,10 +81,11 @@ def _other(node: NodeView, seen: PoolView, mesh: Mesh) -> NodeStatus:
         hears_us=node.hears_us,
         heard_ago_s=node.heard_ago_s,
         addresses=tuple(str(way.address) for way in node.ways),
-        round_trip_ms=None if trip_s is None else trip_s * 1e3,
+        round_trip_ms=trips_ms.get(beat.node_id),
         hears=seen.hears.get(beat.node_id, ()),
         report=None if report is None else _cleaned(report),
         notes=tuple(notes),
+        memory_reserved_bytes=0 if report is None else reserve_of(report.memory_total_bytes),
     )
 
 
@@ -77,28 +94,37 @@ def _cleaned(report: NodeReport) -> NodeReport:
 
 
 def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
+    """Return what is wrong with the network, and who can't take part."""
+    discovery = mesh.discovery
     notes = []
-    if not mesh.discovery.adapters.used:
+    if not discovery.adapters.used:
         notes.append("There is no network: this PC works alone.")
-    if mesh.discovery.problem is not None:
-        notes.append(mesh.discovery.problem)
+    if discovery.problem is not None:
+        notes.append(discovery.problem)
     notes += [
         f"{short_id(link.unhearing)} does not hear {short_id(link.hearer)}: "
         "a firewall stands between them, or the network is one-way."
         for link in seen.one_way
     ]
     notes += [f"{short_id(a)} and {short_id(b)} do not hear each other." for a, b in seen.no_link]
-    notes += [
-        f"{short_id(stranger.node_id)} can't take part: "
-        + (
-            "; ".join(
-                f"its {m.what} is {m.theirs}, this PC's {m.ours}" for m in stranger.mismatches
-            )
-            or "the pool is full"
-        )
-        + "."
-        for stranger in seen.strangers
-    ]
-    if seen.double is not None or mesh.clone_run_ids:
+    for stranger in seen.strangers:
+        why = "; ".join(map(_mismatch, stranger.mismatches)) or "the pool is full"
+        notes.append(f"{short_id(stranger.node_id)} can't take part: {why}.")
+    if seen.double is not None or discovery.clone_run_ids:
         notes.append("Another PC runs with a copy of this PC's identity.")
-    return (*notes, *mesh.problems)
+    named = {stranger.node_id for stranger in seen.strangers}
+    unreached = [target for target in mesh.unreached() if target.node_id not in named]
+    return (*notes, *dict.fromkeys(map(_why_unreached, unreached)))
+
+
+def _mismatch(mismatch: Mismatch) -> str:
+    return f"its {mismatch.what} is {mismatch.theirs}, this PC's is {mismatch.ours}"
+
+
+def _why_unreached(target: Target) -> str:
+    if target.node_id is None:
+        return target.problem or ""
+    return (
+        f"{short_id(target.node_id)} is announced at {target.address} and can't be reached from "
+        f"this PC: a firewall stands between them, or the network is one-way. {target.problem}"
+    )

@@ -57,8 +57,6 @@ from engine.messages.deployment import (
 from engine.messages.pool import (
     Heartbeat,
     NodeReport,
-    NodeStatus,
-    PoolStatus,
     Preference,
     Stamp,
     Term,
@@ -83,6 +81,7 @@ from engine.messages.pool_control import (
     WarmedUp,
     WarmUp,
 )
+from engine.messages.pool_status import NodeStatus, PoolStatus
 from engine.messages.stage_control import (
     GoldenStep,
     KVUsageReport,

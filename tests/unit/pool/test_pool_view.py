@@ -65,7 +65,7 @@ def test_versions_that_differ_are_named_with_both_values() -> None:
     heartbeat = beat("a", versions=theirs)
     membership = fold(membership, Heard(heartbeat, HERE), now_s)
     membership = fold(membership, Refused(NodeId("z"), theirs, HERE), now_s)
-    named = (Mismatch("product", "1.0", "1.1"), Mismatch("shard_format", "1", "2"))
+    named = (Mismatch("version of Daisy", "1.0", "1.1"), Mismatch("shard format", "1", "2"))
     pool = view(membership, now_s)
     assert pool.nodes[0].mismatches == named
     assert [(one.node_id, one.mismatches) for one in pool.strangers] == [("z", named)]

@@ -1,0 +1,67 @@
+"""Where other nodes were reached before, so that a network without multicast is no obstacle.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.domain import NodeId
+from engine.errors import UsageError
+from engine.pool.peer_address import parse_peer_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.pool.peer_address import PeerAddress
+
+MAX_KNOWN = 32
+MAX_KNOWN_OF_ONE = 2  # a PC on cable and on air at once
+
+
+class KnownPeer(msgspec.Struct, frozen=True):
+    """An address a node was reached at.
+
+    Attributes:
+        node_id: Whose.
+        address: As ``PeerAddress`` is written.
+    """
+
+    node_id: NodeId
+    address: str
+
+    def parsed(self) -> PeerAddress | None:
+        """Return the address; None if it is none, in a file somebody changed."""
+        try:
+            return parse_peer_address(self.address)
+        except UsageError:
+            return None
+
+
+KnownPeers = tuple[KnownPeer, ...]
+
+
+def remembered(known: KnownPeers, node_id: NodeId, address: PeerAddress) -> KnownPeers:
+    """Return what is known after a node was reached; the same object if that is no news.
+
+    Args:
+        known: Before, the newest first.
+        node_id: Whose address it is. A node that moved has its older ones replaced.
+        address: Where it listens.
+    """
+    peer = KnownPeer(node_id, str(address))
+    if peer in known:
+        return known
+    # An address belongs to the last node that was reached there.
+    others = [one for one in known if one.address != peer.address]
+    of_others = [one for one in others if one.node_id != node_id]
+    of_it = [one for one in others if one.node_id == node_id][: MAX_KNOWN_OF_ONE - 1]
+    return (peer, *of_it, *of_others)[:MAX_KNOWN]
+
+
+def readable(known: Iterable[KnownPeer]) -> KnownPeers:
+    """Return the peers of a file whose addresses are addresses, as many as are kept."""
+    return tuple(one for one in known if one.parsed() is not None)[:MAX_KNOWN]
