@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from engine.errors import ShardCorruptError
 from engine.messages.deployment import Deployment
 from engine.pool.deployment_attempt import (
     looked_again,
@@ -190,7 +191,7 @@ def _settled(coordination: Coordination, now_s: float) -> Coordination:
                 epochs=(record.epoch,),
             )
         anew = without_stages(record, trouble)
-    return moved(settled, Input.UNFINISHED_FOUND, record=anew, has_decided=True, until_s=now_s)
+    return moved(settled, Input.UNFINISHED_FOUND, record=anew, until_s=now_s)
 
 
 def _why_not_running(coordination: Coordination, record: Deployment) -> Trouble | None:
@@ -237,7 +238,6 @@ def _wished(coordination: Coordination, wished: Wished, now_s: float) -> Coordin
     anew = replace(
         coordination,
         record=replace(blank, wish=wished.wish),
-        has_decided=True,
         wish_ids=(*coordination.wish_ids, wished.wish_id)[-KEPT_WISHES:],
         attempts=0,
         cannot_cut=frozenset(),
@@ -276,9 +276,17 @@ def _answered(coordination: Coordination, answer: Answer, now_s: float) -> Coord
         case ((State.LOADING | State.WARMING | State.READY), StageTrouble()) if (
             answer.node_id in coordination.chain
         ):
-            return troubled(coordination, answer.trouble, now_s, answer.node_id)
+            at_fault = answer.node_id if _is_at_fault(coordination, answer) else None
+            return troubled(coordination, answer.trouble, now_s, at_fault)
         case _:
             return coordination
+
+
+def _is_at_fault(coordination: Coordination, answer: StageTrouble) -> bool:
+    """Return whether a trouble is of that node's own: not if whoever has the shards is gone."""
+    source = coordination.work.splitter
+    is_source_there = source is None or source in coordination.reachable
+    return is_source_there or answer.trouble.code != ShardCorruptError.code
 
 
 def _cut(coordination: Coordination, answer: SplitEnded, now_s: float) -> Coordination:
@@ -290,7 +298,7 @@ def _cut(coordination: Coordination, answer: SplitEnded, now_s: float) -> Coordi
         Input.CUT,
         record=replace(coordination.deployment, manifest_sha256=answer.manifest_sha256),
         cannot_cut=frozenset(),
-        work=_work_of(coordination, now_s),
+        work=replace(_work_of(coordination, now_s), splitter=answer.node_id),
     )
 
 
@@ -304,7 +312,7 @@ def _counted(coordination: Coordination, now_s: float) -> Coordination:
     work = replace(coordination.work, loaded=loaded)
     if loaded < set(coordination.chain):
         return replace(coordination, work=work)
-    return moved(coordination, Input.LOADED, work=_work_of(coordination, now_s))
+    return moved(coordination, Input.LOADED, work=replace(work, heard_s={}, progress_s=now_s))
 
 
 def _warmed(coordination: Coordination, answer: WarmEnded, now_s: float) -> Coordination:
@@ -316,7 +324,6 @@ def _warmed(coordination: Coordination, answer: WarmEnded, now_s: float) -> Coor
         Input.WARMED,
         record=replace(coordination.deployment, trouble=None),
         attempts=0,
-        work=_work_of(coordination, now_s),
         upkeep=_upkeep_from(now_s),
     )
 

@@ -201,12 +201,15 @@ def looked_again(coordination: Coordination, now_s: float) -> Coordination:
     if waited_s < PLAN_EVERY_S:
         return coordination
     pool = look(coordination.nodes, able_to_cut(coordination))
+    record = coordination.deployment
+    if not failure.gave_up:
+        record = replace(record, trouble=None)  # it is over, if there is a plan now
+    again = replace(coordination, record=record, until_s=now_s, failure=None)
     if has_changed(failure.pool, pool, by_memory=not failure.gave_up):
-        return moved(coordination, Input.CHANGED, attempts=0, until_s=now_s, failure=None)
+        return moved(again, Input.CHANGED, attempts=0)
     if waited_s < (TRY_AGAIN_S if failure.gave_up else PLAN_AGAIN_S):
         return coordination
-    attempts = MAX_ATTEMPTS - 1 if failure.gave_up else 0  # one only
-    return moved(coordination, Input.WAITED, attempts=attempts, until_s=now_s, failure=None)
+    return moved(again, Input.WAITED, attempts=MAX_ATTEMPTS - 1 if failure.gave_up else 0)
 
 
 def without_stages(record: Deployment, trouble: Trouble | None) -> Deployment:

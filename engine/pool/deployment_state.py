@@ -99,8 +99,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the present epoch's placement. Times in seconds, on the caller's clock.
 
     Attributes:
-        splitter: Who cuts the model; None once it is cut.
-        incarnations: Of the nodes that have a stage or cut, as they were when it was planned.
+        splitter: Who cuts the model, or has cut it; None for a placement that was found.
+        incarnations: Of the nodes it needs, as they were when it was planned.
         loaded: Those whose stages are.
         heard_s: When each was last ordered or heard of; a node that isn't in it is to be ordered.
         progress_s: When any of them last got on.
@@ -283,7 +283,10 @@ def moved(coordination: Coordination, happened: Input, **changes: object) -> Coo
         raise LocalProtocolError(
             f"'{happened.value}' can't happen to a pool that is {coordination.state.value}."
         )
-    after = replace(coordination, state=state, **changes)
+    is_decision = state is State.PLANNING or happened is Input.UNWISHED
+    after = replace(
+        coordination, state=state, has_decided=coordination.has_decided or is_decision, **changes
+    )
     if after.record is None or state not in PHASES:
         return after  # nothing was ever wished, or what was found is not ours to change yet
     return replace(after, record=replace(after.record, phase=PHASES[state]))
