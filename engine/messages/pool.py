@@ -66,11 +66,12 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.coordinator == self.node_id
 
 
-class RoundTrip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far another node is."""
+class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another node, as the one that tells of it reaches it."""
 
     node_id: NodeId
-    ms: float
+    address: str  # "host:port" where it listens
+    round_trip_ms: float | None = None  # None before it was measured
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,4 +94,4 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     link_kind: str | None = None  # "wired" or "wireless"; None where that isn't known
     on_battery: bool = False
     active_requests: int = 0  # that it answers or relays now
-    round_trips: tuple[RoundTrip, ...] = ()  # to those it has a session with, as measured last
+    neighbours: tuple[Neighbour, ...] = ()  # those it has a session with

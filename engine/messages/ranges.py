@@ -79,7 +79,7 @@ LONGEST = {
 # Entries of a list.
 MOST = {
     **dict.fromkeys(("hears", "devices"), MAX_ID_LENGTH),
-    **dict.fromkeys(("stages", "layers", "plan"), MAX_NODES),
+    **dict.fromkeys(("stages", "layers", "plan", "neighbours"), MAX_NODES),
     **dict.fromkeys(("num_kv_heads", "head_size", "value_head_size", "layer_bytes"), MAX_LAYERS),
     "eos_token_ids": MAX_STOPPING_IDS,
     "kept_models": MAX_KEPT_MODELS,

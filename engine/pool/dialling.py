@@ -23,6 +23,7 @@ YIELD_S = 2.0  # the node with the higher id waits this long for the other one t
 REDIAL_YIELD_S = 0.5  # the same after a session was lost
 NEXT_ADDRESS_S = 0.25  # between the first tries of two addresses of one node
 TRY_LOST_FOR_S = 600.0  # as long as a node that went is remembered
+TRY_HINTED_FOR_S = 30.0  # as long as whoever hinted goes on
 MAX_WAYS = 2  # sessions to be had with one node at different addresses
 MAX_TARGETS = 128  # a pool has 16 nodes; more announcements are somebody's game
 
@@ -96,6 +97,11 @@ class Targets:
     def known(self, address: PeerAddress, now_s: float) -> None:
         """Take an address that a node was reached at earlier, for one try."""
         self._aim(Target(address, None, now_s, given_up_s=now_s))
+
+    def hinted(self, node_id: NodeId, address: PeerAddress, now_s: float) -> None:
+        """Take an address at which another node says that it reaches a node; tried for a while."""
+        wait_s = YIELD_S if self._own_id > node_id else 0.0
+        self._aim(Target(address, node_id, now_s + wait_s, given_up_s=now_s + TRY_HINTED_FOR_S))
 
     def lost(self, node_id: NodeId, address: PeerAddress, now_s: float) -> None:
         """Take a node whose last session has ended without a goodbye: it may still be there.

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,9 +17,11 @@ from engine.pool.peer_address import parse_peer_address
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from engine.messages.pool import NodeReport
     from engine.pool.peer_address import PeerAddress
 
 MAX_KNOWN = 32
+MAX_HINTS = 16  # of one report: as many as a pool has nodes
 MAX_KNOWN_OF_ONE = 2  # a PC on cable and on air at once
 
 
@@ -65,3 +68,26 @@ def remembered(known: KnownPeers, node_id: NodeId, address: PeerAddress) -> Know
 def readable(known: Iterable[KnownPeer]) -> KnownPeers:
     """Return the peers of a file whose addresses are addresses, as many as are kept."""
     return tuple(one for one in known if one.parsed() is not None)[:MAX_KNOWN]
+
+
+def hints(report: NodeReport, sender: PeerAddress) -> list[tuple[NodeId, PeerAddress]]:
+    """Return where a report says that other nodes are, as far as that may lead to them from here.
+
+    Args:
+        report: Of a node there is a session with.
+        sender: Its end of the session. Only on this same PC does its loopback lead anywhere.
+    """
+    told = (KnownPeer(one.node_id, one.address) for one in report.neighbours[:MAX_HINTS])
+    parsed = ((peer.node_id, peer.parsed()) for peer in told)
+    return [
+        (node_id, address)
+        for node_id, address in parsed
+        if address is not None and (_is_loopback(sender) or not _is_loopback(address))
+    ]
+
+
+def _is_loopback(address: PeerAddress) -> bool:
+    try:
+        return ipaddress.ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return address.host == "localhost"

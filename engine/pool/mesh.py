@@ -18,12 +18,13 @@ from engine.errors import (
 )
 from engine.messages.codec import encode_control
 from engine.messages.control import NodeHeartbeat, NodeLeaves, NodeReported
-from engine.messages.pool import RoundTrip, Versions
+from engine.messages.pool import Neighbour, Versions
 from engine.pool.actions import BecameCoordinator, Following
 from engine.pool.address_book import AddressBook
 from engine.pool.dialler import Dialler
 from engine.pool.dialling import Targets
 from engine.pool.duties import Duties
+from engine.pool.known_peers import hints
 from engine.pool.membership import STALL_S, alive, gone
 from engine.pool.participant import TICK_EVERY_S
 from engine.pool.peer_address import PeerAddress
@@ -111,9 +112,12 @@ class Mesh:
 
     def own_report(self) -> NodeReport:
         """Return what this node tells the others of itself now."""
-        trips = {node_id: self._sessions.round_trip_s(node_id) for node_id in self.reachable()}
-        measured = [RoundTrip(key, s * 1e3) for key, s in sorted(trips.items()) if s is not None]
-        return replace(self._facts.report(), round_trips=tuple(measured))
+        neighbours = tuple(
+            Neighbour(node_id, str(ways[0]), self._sessions.round_trip_ms(node_id))
+            for node_id, ways in sorted(self._sessions.all_ways().items())
+            if ways
+        )
+        return replace(self._facts.report(), neighbours=neighbours)
 
     def incarnation_of(self, node_id: NodeId) -> int | None:
         """Return which start of a node is a member; None where none is or was lately."""
@@ -351,6 +355,10 @@ class Mesh:
         way = self._sessions.way_of(connection)
         if way is not None:
             self._addresses.enter(report.node_id, way)
+        now_s = self._loop.time()
+        for node_id, address in hints(report, remote_of(connection)):
+            if node_id not in {self.participant.identity.node_id, *self._sessions.node_ids}:
+                self._targets.hinted(node_id, address, now_s)
         self._tell()
 
     # ---- what comes of it -----------------------------------------------------------------------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SEND_WITHIN_S = 0.5  # to a peer whose buffer is full; a heartbeat is due every second
 MAX_SESSIONS = 4  # with one node: each side dialled two addresses of the other at once
-SLOWER_BY_S = 0.002  # round trips that differ by less, or not by half, are taken for the same
+SLOWER_BY_MS = 2.0  # round trips that differ by less, or not by half, are taken for the same
 _NUM_TRIPS = 6  # half a minute of them
 
 
@@ -150,10 +150,10 @@ class Sessions:
 
     # ---- what is known of them ------------------------------------------------------------------
 
-    def round_trip_s(self, node_id: NodeId) -> float | None:
-        """Return the shortest round trip to a node, in seconds; None before one was measured."""
+    def round_trip_ms(self, node_id: NodeId) -> float | None:
+        """Return the shortest round trip to a node; None before one was measured."""
         trips = [session.round_trip_s for session in self._open.get(node_id, [])]
-        return min((trip for trip in trips if trip is not None), default=None)
+        return min((1e3 * trip_s for trip_s in trips if trip_s is not None), default=None)
 
     def ways(self, node_id: NodeId) -> tuple[PeerAddress, ...]:
         """Return where the sessions with a node lead to, the best first, each address once.
@@ -176,11 +176,11 @@ class Sessions:
     def _by_choice(self, node_id: NodeId) -> list[_Session]:
         sessions = self._open.get(node_id, [])
         now_s = self._loop.time()
-        shortest_s = self.round_trip_s(node_id) or 0.0
+        shortest_ms = self.round_trip_ms(node_id) or 0.0
 
         def drawback(session: _Session) -> tuple[bool, bool]:
-            trip_s = session.round_trip_s or 0.0
-            is_slower = trip_s > 2 * shortest_s and trip_s > shortest_s + SLOWER_BY_S
+            trip_ms = 1e3 * (session.round_trip_s or 0.0)
+            is_slower = trip_ms > 2 * shortest_ms and trip_ms > shortest_ms + SLOWER_BY_MS
             return now_s - session.heard_s > SILENT_AFTER_S, is_slower
 
         return sorted(sessions, key=drawback)  # the oldest first among equals

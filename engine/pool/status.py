@@ -54,7 +54,7 @@ def pool_status(
         notes=(),
         memory_reserved_bytes=reserve_of(own_report.memory_total_bytes),
     )
-    trips_ms = {trip.node_id: trip.ms for trip in own_report.round_trips}
+    trips_ms = {other.node_id: other.round_trip_ms for other in own_report.neighbours}
     since_s = mesh.coordinator_since_s
     return PoolStatus(
         coordinator=election.coordinator,
@@ -67,7 +67,9 @@ def pool_status(
     )
 
 
-def _other(node: NodeView, seen: PoolView, mesh: Mesh, trips_ms: dict[NodeId, float]) -> NodeStatus:
+def _other(
+    node: NodeView, seen: PoolView, mesh: Mesh, trips_ms: dict[NodeId, float | None]
+) -> NodeStatus:
     beat = node.heartbeat
     report = mesh.reports().get(beat.node_id)
     notes = [_mismatch(mismatch) for mismatch in node.mismatches]

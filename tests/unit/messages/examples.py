@@ -56,6 +56,7 @@ from engine.messages.deployment import (
 )
 from engine.messages.pool import (
     Heartbeat,
+    Neighbour,
     NodeReport,
     Preference,
     Stamp,
@@ -129,6 +130,8 @@ _REPORT = NodeReport(
     epoch=3,
     layer_ms=1.25,
     link_kind="wired",
+    active_requests=2,
+    neighbours=(Neighbour(NodeId("b2"), "10.0.0.3:7420", 0.5),),
 )
 
 TERM = Term(3, NodeId("b2"), 5)
