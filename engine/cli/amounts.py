@@ -8,18 +8,19 @@ Unit = Literal["bytes", "layers", "steps"]
 
 _MB = 1e6
 _GB = 1e9
+_MIB = 1 << 20
 _GIB = 1 << 30
 _MINUTE_S = 60
 _HOUR_S = 3600
 
 
 def memory(num_bytes: int) -> str:
-    """Return an amount of memory: ``6.0 GiB``.
+    """Return an amount of memory: ``6.0 GiB``, ``430 MiB``.
 
     Args:
         num_bytes: 0 or more.
     """
-    return f"{num_bytes / _GIB:.1f} GiB"
+    return f"{num_bytes / _GIB:.1f} GiB" if num_bytes >= _GIB else f"{num_bytes / _MIB:.0f} MiB"
 
 
 def amount(value: float, unit: Unit) -> str:

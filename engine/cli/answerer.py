@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from engine.cli.arguments import data_dir, division, pool_options, wants_own_chain
+from engine.cli.arguments import data_dir, wants_own_chain
 from engine.cli.asker_endpoint import open_asker_endpoint
+from engine.cli.chain_options import division, pool_options
 from engine.cli.local_pool import open_local_pool
 from engine.cli.own_node import connect_own_node, open_own_node
 from engine.cli.preparation import shards_for

@@ -10,7 +10,8 @@ import msgspec
 
 from engine.cli.answerer import open_answerer
 from engine.cli.answering import tell_answer
-from engine.cli.arguments import data_dir, division, sampling_fields
+from engine.cli.arguments import data_dir, sampling_fields
+from engine.cli.chain_options import division
 from engine.cli.preparation import split_source
 from engine.config import DEFAULT_MAX_TOKENS
 from engine.errors import UsageError

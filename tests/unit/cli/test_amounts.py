@@ -34,7 +34,7 @@ def test_bytes_are_in_the_unit_one_can_read():
     assert amount(60_000_000, "bytes") == "60.0 MB"
     assert amount(4_700_000_000, "bytes") == "4.70 GB"
     assert amount(12, "layers") == "12"
-    assert memory(6 << 30) == "6.0 GiB"
+    assert [memory(6 << 30), memory(430 << 20), memory(0)] == ["6.0 GiB", "430 MiB", "0 MiB"]
 
 
 def test_how_much_of_how_much():

@@ -8,10 +8,9 @@ import pytest
 from engine.cli.arguments import (
     build_parser,
     data_dir,
-    division,
-    pool_options,
     sampling_fields,
 )
+from engine.cli.chain_options import division, pool_options
 from engine.cli.preparation import Division
 from engine.config import DEFAULT_CONTEXT_TOKENS, MAX_DEFAULT_CONTEXT_TOKENS
 from engine.errors import UsageError

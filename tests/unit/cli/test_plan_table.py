@@ -11,7 +11,7 @@ def test_every_pc_has_a_line_with_its_share_or_what_would_help():
         "PC       role      layers  may give    needs  why",
         "Kitchen  stage       0..1   6.0 GiB  4.0 GiB  It has room for these layers.",
         "Study    stage       2..3  12.0 GiB  4.0 GiB  It has room for these layers.",
-        "Laptop   left out       -   0.5 GiB        -  It may give 0.5 GiB. "
+        "Laptop   left out       -   512 MiB        -  It may give 0.5 GiB. "
         "Raise its memory limit by 1.0 GiB.",
     ]
 

@@ -40,7 +40,7 @@ def test_a_pool_is_a_table_of_its_pcs():
         "  ms/layer  device    link     away",
         "Kitchen (this PC)  aaaaaa  online  9.0 GiB  16.0 GiB  2.0 GiB      all        -       -"
         "         -  CPU       -           -",
-        "Study              bbbbbb  online  9.0 GiB  16.0 GiB  2.0 GiB  6.0 GiB  0.5 GiB   0..14"
+        "Study              bbbbbb  online  9.0 GiB  16.0 GiB  2.0 GiB  6.0 GiB  512 MiB   0..14"
         "      1.23  CPU, GPU  wired  0.8 ms",
         "?                  cccccc  silent        ?         ?        ?        ?        ?       ?"
         "         ?  ?         ?           -",
