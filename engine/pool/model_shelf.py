@@ -20,7 +20,7 @@ from engine.pool.holds import Holds
 from engine.pool.model_cutting import cut_model, whole_manifest
 from engine.pool.model_listing import MAX_LISTING_BYTES, decode_listing
 from engine.pool.paced_report import PacedReport, Report
-from engine.pool.pull_files import FilesPull, pull_small
+from engine.pool.pull_files import FilesPull
 from engine.pool.shard_files import files_for, lay_out, stored_manifest, verify_file
 from engine.pool.shelf_records import ShelfRecords, division_key, signatures_in, source_key
 from engine.pool.shelf_scratch import clear_scratch, scratch_folder
@@ -91,16 +91,15 @@ class ModelShelf:
         self._work = work
         self._store = store
         self._threads = threads
-        self._pulls = pulls
         self._files_pull = FilesPull(store, threads, pulls)
         self._records = ShelfRecords(work)
         self.notes = self._records.notes
         self._holds = Holds(store)
         self._taking = asyncio.Lock()
         self._splitting = asyncio.Lock()
+        self._records.forget_all_but(self.kept())
         for name in self._records.models:
-            if self._is_whole(name):
-                self._hold_model(name)
+            self._hold_model(name)
 
     # ---- whole models
 
@@ -151,7 +150,7 @@ class ModelShelf:
         paced = self._paced(report)
         with self._holds.trying(model_sha256):
             self._holds.add(model_sha256, (model_sha256,))
-            await pull_small(self._pulls, model_sha256, sources, MAX_LISTING_BYTES)
+            await self._files_pull.pull_small(model_sha256, sources, MAX_LISTING_BYTES)
             listing = await self._threads.call(_stored_listing, self._store, model_sha256)
             names = (model_sha256, *(entry.sha256 for entry in listing.files))
             self._holds.add(model_sha256, names)
@@ -236,7 +235,7 @@ class ModelShelf:
         paced = self._paced(report)
         with self._holds.trying(manifest_sha256):
             self._holds.add(manifest_sha256, (manifest_sha256,))
-            await pull_small(self._pulls, manifest_sha256, sources, MAX_MANIFEST_BYTES)
+            await self._files_pull.pull_small(manifest_sha256, sources, MAX_MANIFEST_BYTES)
             manifest = await self._threads.call(stored_manifest, self._store, manifest_sha256)
             entries = files_for(manifest, layers)
             self._holds.add(manifest_sha256, (entry.sha256 for entry in entries))
@@ -291,14 +290,16 @@ class ModelShelf:
     async def _known(self, source: Path) -> KeptModel | None:
         """Return what a source was found to be, if it looks as it did then and is kept."""
         key = await self._threads.call(source_key, source)
-        name = self._records.model_of(key)
+        name = None if key is None else self._records.model_of(key)
         if name is None or not self._is_whole(name):
             return None
         self._hold_model(name)
         listing = await self._threads.call(_stored_listing, self._store, name)
         return KeptModel(name, listing.model, listing.paged_refusal)
 
-    async def _take_files(self, files: ModelFiles, key: str, report: PacedReport) -> KeptModel:
+    async def _take_files(
+        self, files: ModelFiles, key: str | None, report: PacedReport
+    ) -> KeptModel:
         report("keep", 0, 0, "bytes")
         order = await self._threads.call(describe_order, files)
         described = await describe_in_process(order, lambda _: None)

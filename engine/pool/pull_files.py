@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from engine.errors import ModelNotFoundError, RemoteProtocolError, first_of
+from engine.errors import ModelNotFoundError, RemoteProtocolError, ShardCorruptError, first_of
 from engine.pool.chunks import decode_chunk_list
+from engine.pool.shard_files import verify_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from engine.splitter.manifest import FileEntry
 
 FILES_AT_ONCE = 3
+HASHED_AGAIN_BYTES = 16 * 1024 * 1024  # what is there already and no larger
 
 
 class _SmallFileSource:
@@ -47,24 +50,8 @@ class _SmallFileSource:
         return await self._source.chunk(name, index)
 
 
-async def pull_small(
-    pulls: Pulls, name: str, sources: Sequence[ChunkSource], max_bytes: int
-) -> None:
-    """Fetch a file whose size nobody vouches for.
-
-    Args:
-        pulls: Into a store.
-        name: SHA-256 of the file, in hex.
-        sources: PCs that may have it.
-        max_bytes: A PC that says it has more is set aside, before any of it is fetched.
-
-    Fails and is cancelled as ``Pulls.pull`` does and is.
-    """
-    await pulls.pull(name, [_SmallFileSource(source, max_bytes) for source in sources])
-
-
 class FilesPull:
-    """The pull of all files of a manifest or a list, several at once."""
+    """Pulls of what belongs together, into one store."""
 
     def __init__(self, store: ShardStore, threads: StoreThreads, pulls: Pulls) -> None:
         """Join the parts.
@@ -77,6 +64,20 @@ class FilesPull:
         self._store = store
         self._threads = threads
         self._pulls = pulls
+
+    async def pull_small(self, name: str, sources: Sequence[ChunkSource], max_bytes: int) -> None:
+        """Fetch a file whose size nobody vouches for; one that is there is hashed again.
+
+        Args:
+            name: SHA-256 of the file, in hex.
+            sources: PCs that may have it.
+            max_bytes: A PC that says it has more is set aside, before any of it is fetched.
+
+        Fails and is cancelled as ``Pulls.pull`` does and is; with ``ShardCorruptError`` also if
+        the file is there, and is longer.
+        """
+        await self._threads.call(self._look_at_small, name, max_bytes)
+        await self._pulls.pull(name, [_SmallFileSource(source, max_bytes) for source in sources])
 
     async def pull(
         self,
@@ -121,17 +122,45 @@ class FilesPull:
             error = first_of(group)
             raise error from group
 
+    def _look_at_small(self, name: str, max_bytes: int) -> None:
+        """Take a small file out if it changed on the disk.
+
+        Raises:
+            ShardCorruptError: It is no small file.
+        """
+        if not self._store.has(name):
+            return
+        num_bytes = self._store.object_path(name).stat().st_size
+        if num_bytes > max_bytes:
+            raise ShardCorruptError(
+                f"The file {name} has {num_bytes} bytes, and {max_bytes} are the most it may have.",
+                "Load the model again.",
+            )
+        with suppress(ShardCorruptError):
+            verify_file(self._store, name)
+
     def _make_room(self, sizes: dict[str, int]) -> None:
-        """See that what was not begun has room; drop what has another size than it must."""
-        new_bytes = 0
+        """Take out what changed on the disk, and see that what is to come has room.
+
+        Large files are hashed when a stage is loaded from them.
+        """
         for name, num_bytes in sizes.items():
             if self._store.has(name):
-                if self._store.paths.whole(name).stat().st_size == num_bytes:
-                    continue
-                self._store.remove(name)
-            try:
-                self._store.missing_chunks(name)
-            except ModelNotFoundError:
-                new_bytes += num_bytes
-        if new_bytes:
-            self._store.make_room(new_bytes)
+                self._take_out_damaged(name, num_bytes)
+        new = [name for name in sizes if not (self._store.has(name) or self._is_begun(name))]
+        if new:
+            self._store.make_room(sum(sizes[name] for name in new))
+
+    def _take_out_damaged(self, name: str, num_bytes: int) -> None:
+        if self._store.object_path(name).stat().st_size != num_bytes:
+            self._store.remove(name)
+        elif num_bytes <= HASHED_AGAIN_BYTES:
+            with suppress(ShardCorruptError):
+                verify_file(self._store, name)
+
+    def _is_begun(self, name: str) -> bool:
+        try:
+            self._store.missing_chunks(name)
+        except ModelNotFoundError:
+            return False
+        return True

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 RECORDS_NAME = "shelf.json"
 _FORMAT = 1
+_MAX_ENTRIES = 256  # of each kind; the oldest go first
+_MODEL_SUFFIXES = frozenset({".xml", ".bin", ".json", ".jinja", ".gguf"})
 _MAX_BYTES = 64 * 1024 * 1024
 
 # The files of a model in a store, by name: size and date when their hash was last seen to be right.
@@ -116,29 +118,18 @@ class ShelfRecords:
             self._record.divisions[division] = manifest_sha256
             self._write()
 
-    def forget_model(self, model_sha256: str) -> None:
-        """Write down that a model is not there any more.
+    def forget_all_but(self, models: Sequence[str]) -> None:
+        """Write down that the other models are not there any more.
 
         Args:
-            model_sha256: Its name.
+            models: Those that are.
         """
         with self._turn:
             record = self._record
-            record.models.pop(model_sha256, None)
-            record.sources = {k: v for k, v in record.sources.items() if v != model_sha256}
-            self._write()
-
-    def forget_divisions(self, manifests: Sequence[str]) -> None:
-        """Write down that shards are not there any more.
-
-        Args:
-            manifests: Their names.
-        """
-        with self._turn:
-            gone = frozenset(manifests)
-            record = self._record
-            record.divisions = {k: v for k, v in record.divisions.items() if v not in gone}
-            self._write()
+            if set(models) != set(record.models):
+                record.models = {name: record.models[name] for name in models}
+                record.sources = {k: v for k, v in record.sources.items() if v in record.models}
+                self._write()
 
     def _read(self) -> _Record:
         try:
@@ -157,30 +148,34 @@ class ShelfRecords:
         return record
 
     def _write(self) -> None:
+        for entries in (self._record.sources, self._record.divisions):
+            for key in list(entries)[:-_MAX_ENTRIES]:
+                del entries[key]
         with storage_errors(self._path):
             write_whole(self._path, msgspec.json.encode(self._record))
 
 
-def source_key(source: Path) -> str:
-    """Return what changes whenever the files of a source do.
+def source_key(source: Path) -> str | None:
+    """Return what changes whenever the files of a source do; None where that can't be told.
 
     Args:
         source: A GGUF file, a folder with a model, or its XML.
 
     Returns:
-        A hash of the sizes and dates of the file, or of the folder's files and those one folder
-        below; of the path itself where there is nothing.
-
-    Fails with ``StorageError`` if they can't be looked at.
+        A hash of the sizes and dates of the file, or of the folder's files that may belong to a
+        model.
 
     Thread: any but the loop's.
     """
     folder = source.parent if source.name == IR_XML else source
-    with storage_errors(source):
+    try:
         paths = [folder]
         if folder.is_dir():
-            paths = sorted(p for p in (*folder.glob("*"), *folder.glob("*/*")) if p.is_file())
-        facts = [[shown_path(path.absolute()), *signature(path)] for path in paths if path.exists()]
+            found = (*folder.iterdir(), *folder.glob("additional_chat_templates/*"))
+            paths = sorted(path for path in found if path.suffix.lower() in _MODEL_SUFFIXES)
+        facts = [[shown_path(path.absolute()), *signature(path)] for path in paths]
+    except OSError:  # said by whoever opens it
+        return None
     return _hash([shown_path(source.absolute()), facts])
 
 

@@ -43,6 +43,19 @@ class StoreThreads:
         """Wait for the calls that run; those that wait are not begun."""
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
 
+    def begin(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
+        """Have a function of the store run in a thread, whether anyone waits for it or not.
+
+        Args:
+            function: Such as ``store.serve_chunk``.
+            args: Its arguments.
+            kwargs: Its arguments by name.
+        """
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
+
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store in a thread, and return what it returns.
 
@@ -53,8 +66,7 @@ class StoreThreads:
 
         Cancellation: a call that runs goes on to its end, and its result is dropped.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
+        return await self.begin(function, *args, **kwargs)
 
     async def call_stoppable(self, function: Callable[[Callable[[], None]], T]) -> T:
         """Run a function that may take long in a thread, and return what it returns.

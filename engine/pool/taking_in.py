@@ -1,29 +1,46 @@
-"""A model's files from this PC into a store: hashed once, linked, and listed."""
+"""A model's files from this PC into a store: hashed once, linked or copied, and listed."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelFileError, ShardCorruptError
 from engine.models.files import IR_BIN, IR_XML, require_readable
 from engine.models.shown_path import shown_path
 from engine.models.storage import storage_errors
-from engine.pool.disk import is_one_volume, signature
+from engine.pool.chunks import chunk_list_of
+from engine.pool.disk import pieces_of, signature
 from engine.pool.model_listing import LISTING_FORMAT, ModelListing, check_listing
-from engine.pool.shard_files import hashed, take_file
+from engine.pool.shard_files import take_file
 from engine.splitter.manifest import FileEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import BinaryIO
 
     from engine.models.files import ModelFiles
     from engine.pool.chunks import ChunkList
     from engine.pool.store import ShardStore
     from engine.splitter.orders import Described
+
+# People edit settings and templates in place, and the store's copy must stay what it was. Nobody
+# edits weights, and a second copy of them is what a disk may have no room for.
+LINKED_FROM_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One file: its name in the list, where it is, and where the store is to take it from."""
+
+    name: str
+    path: Path
+    num_bytes: int
+    own: Path
+    is_linked: bool
 
 
 class ModelIntake:
@@ -61,8 +78,8 @@ class ModelIntake:
         """Hash a model's files, give each its name in the store, and list them.
 
         Args:
-            files: Opened. Files on the store's volume are linked; links in a hub's cache are
-                followed first. Others are copied while they are hashed.
+            files: Opened. Large ones get a second name where the system allows it; the others
+                are copied while they are hashed.
             described: What the model is.
 
         Returns:
@@ -72,88 +89,104 @@ class ModelIntake:
         that not every PC can hold; with ``StorageError`` if there is no room. Files that were
         taken in by then stay until room is needed.
         """
-        sources = _sources(files)
-        sizes = {name: require_readable(path) for name, path in sources.items()}
+        named = ((IR_XML, files.xml), (IR_BIN, files.bin), *files.text_files)
+        sizes = {name: require_readable(path) for name, path in named}
         self._total = sum(sizes.values())
-        _check_names(sources, sizes, described)
-        self._make_room(sources, sizes)
-        entries = tuple(self._take_one(name, path) for name, path in sources.items())
+        _check_names(sizes, described)
+        sources = [self._prepared(name, path, sizes[name]) for name, path in named]
+        self._make_room(sources)
+        entries = tuple(self._take_one(source) for source in sources)
         listing = _listing(described, entries)
         self._keep_listing(listing)
         return listing
 
-    def _make_room(self, sources: dict[str, Path], sizes: dict[str, int]) -> None:
-        """See that there is room before hours are spent on reading.
+    def _prepared(self, name: str, path: Path, num_bytes: int) -> _Source:
+        # A hub's cache holds links, and not every system follows one to give a second name.
+        path = path.resolve()
+        own = self._scratch / name.replace("/", "-")
+        is_linked = False
+        if num_bytes >= LINKED_FROM_BYTES:
+            try:
+                own.hardlink_to(path)
+                is_linked = True
+            except OSError:  # another volume or owner, or a volume that knows no links
+                is_linked = False
+        return _Source(name, path, num_bytes, own, is_linked)
+
+    def _make_room(self, sources: list[_Source]) -> None:
+        """See that there is room before minutes are spent on reading.
 
         What is as long as a file of the store may be that file.
         """
         root = self._store.paths.root
         with storage_errors(root):
             known = {path.stat().st_size for path in (root / "objects").iterdir()}
-        new = {name: size for name, size in sizes.items() if size not in known}
-        for is_there in (True, False):
-            there = [n for n in new if is_one_volume(sources[n], root) is is_there]
-            if there:
-                self._store.make_room(sum(new[n] for n in there), is_there=is_there)
+        new = [source for source in sources if source.num_bytes not in known]
+        self._store.make_room(sum(s.num_bytes for s in new), is_there=True)
+        copied = sum(s.num_bytes for s in new if not s.is_linked)
+        if copied:
+            self._store.make_room(copied)
 
-    def _take_one(self, name: str, path: Path) -> FileEntry:
-        before = signature(path)
-        with ExitStack() as stack:
-            source = path
-            copy: BinaryIO | None = None
-            if not is_one_volume(path, self._scratch):
-                source = self._scratch / f"copy-{self._done}"
-                with storage_errors(source):
-                    copy = stack.enter_context(source.open("xb"))
-            chunks = self._hashed(path, copy)
-            if copy is not None:
-                with storage_errors(source):
-                    copy.flush()
-                    os.fsync(copy.fileno())
-        if signature(path) != before:
+    def _take_one(self, source: _Source) -> FileEntry:
+        try:
+            before = signature(source.path)
+            chunks = self._hashed(source)
+            has_changed = signature(source.path) != before
+        except ShardCorruptError:
+            has_changed = True
+        except OSError as exc:
             raise ModelFileError(
-                f"{shown_path(path)} is being changed while it is read.",
+                f"{shown_path(source.path)} can't be read: {exc.strerror}."
+            ) from exc
+        if has_changed:
+            raise ModelFileError(
+                f"{shown_path(source.path)} is being changed while it is read.",
                 "Wait until it is whole, and load the model again.",
             )
         self._hold(chunks.sha256)
-        self._store.add_hashed(source, chunks)
-        if source is not path:
-            source.unlink(missing_ok=True)
-        return FileEntry(name, chunks.num_bytes, chunks.sha256)
+        self._store.add_hashed(source.own, chunks)
+        with storage_errors(source.own):
+            source.own.unlink()
+        return FileEntry(source.name, chunks.num_bytes, chunks.sha256)
 
-    def _hashed(self, path: Path, copy: BinaryIO | None) -> ChunkList:
-        def on_piece(piece: bytes) -> None:
+    def _hashed(self, source: _Source) -> ChunkList:
+        with ExitStack() as stack:
+            copy: BinaryIO | None = None
+            if not source.is_linked:
+                with storage_errors(source.own):
+                    copy = stack.enter_context(source.own.open("xb"))
+            chunks = chunk_list_of(self._pieces(source, copy))
+            if copy is not None:
+                with storage_errors(source.own):
+                    copy.flush()
+                    os.fsync(copy.fileno())
+        return chunks
+
+    def _pieces(self, source: _Source, copy: BinaryIO | None) -> Iterator[bytes]:
+        for piece in pieces_of(source.path):
             self._check_cancelled()
             if copy is not None:
-                copy.write(piece)
+                with storage_errors(source.own):
+                    copy.write(piece)
             self._done += len(piece)
             self._report(self._done, self._total)
-
-        try:
-            return hashed(path, on_piece)
-        except ShardCorruptError as exc:
-            raise ModelFileError(f"{shown_path(path)} is being changed while it is read.") from exc
+            yield piece
 
     def _keep_listing(self, listing: ModelListing) -> None:
-        path = self._scratch / "listing.json"
+        path = self._scratch / "listing"
         with storage_errors(path):
             path.write_bytes(listing.encoded())
         self._hold(listing.sha256)
         take_file(self._store, path, listing.sha256)
 
 
-def _sources(files: ModelFiles) -> dict[str, Path]:
-    named = ((IR_XML, files.xml), (IR_BIN, files.bin), *files.text_files)
-    return {name: Path(path).resolve() for name, path in named}
-
-
-def _check_names(sources: dict[str, Path], sizes: dict[str, int], described: Described) -> None:
+def _check_names(sizes: dict[str, int], described: Described) -> None:
     """See that every PC can hold the files, before any is read.
 
     Raises:
         ModelFileError: A file has a name that not every PC can hold.
     """
-    entries = tuple(FileEntry(name, sizes[name], "0" * 64) for name in sources)
+    entries = tuple(FileEntry(name, size, "0" * 64) for name, size in sizes.items())
     try:
         check_listing(_listing(described, entries))
     except ShardCorruptError as exc:
