@@ -35,6 +35,23 @@ QUESTION = "What is the capital of France?"
 PARIS = (504, 3575, 282, 4649, 314, 7042, 30)  # "The capital of France is Paris."
 PARIS_TEXT = "The capital of France is Paris."
 END = 2
+# Two letters of two bytes, two of three and one of four in twelve tokens; then a stop string that
+# lies across three tokens, the first of which holds more than its beginning.
+LLAMA_TEXT = "Grüße 東京 🦙! Stop here: ###END### more"
+LLAMA = (
+    *(27302, 7170, 34878, 85, 17097, 247, 126, 16736, 122, 15107, 116, 243, 17),
+    *(17178, 1535, 42, 20749, 16317, 3757, 540),
+)
+ENDINGS = {
+    "by its end": {},
+    "by its limit": {"max_tokens": 20},
+    "by a stop string across three tokens": {"stop": ("##END###",)},
+    "with stop strings that only begin": {
+        "stop": ("here: ###END!", "moreover", "🦙?", "###END####")
+    },
+    "in half a character": {"max_tokens": 6},
+    "never by its end": {"ignore_eos": True, "max_tokens": 25},
+}
 COMPUTE_US = 1500
 
 
@@ -160,6 +177,11 @@ class Asker:
 
     async def wait_for(self, kind: type, count: int = 1) -> None:
         while len(self.of(kind)) < count:
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def wait_for_ids(self, count: int) -> None:
+        while len(self.ids) < count:
             self.changed.clear()
             await self.changed.wait()
 

@@ -17,6 +17,9 @@ from engine.sampling.parameters import SamplingParameters
 from tests.unit.pipeline.frames import EPOCH
 from tests.unit.pipeline.scripted import (
     END,
+    ENDINGS,
+    LLAMA,
+    LLAMA_TEXT,
     PARIS,
     PARIS_TEXT,
     Asker,
@@ -27,25 +30,6 @@ from tests.unit.pipeline.scripted import (
 )
 
 pytestmark = pytest.mark.embedded
-
-# Two letters of two bytes, two of three and one of four in twelve tokens; then a stop string that
-# lies across three tokens, the first of which holds more than its beginning.
-LLAMA_TEXT = "Grüße 東京 🦙! Stop here: ###END### more"
-LLAMA = (
-    *(27302, 7170, 34878, 85, 17097, 247, 126, 16736, 122, 15107, 116, 243, 17),
-    *(17178, 1535, 42, 20749, 16317, 3757, 540),
-)
-ENDINGS = {
-    "by its end": {},
-    "by its limit": {"max_tokens": 20},
-    "by a stop string across three tokens": {"stop": ("##END###",)},
-    "with stop strings that only begin": {
-        "stop": ("here: ###END!", "moreover", "🦙?", "###END####")
-    },
-    "in half a character": {"max_tokens": 6},
-    "never by its end": {"ignore_eos": True, "max_tokens": 25},
-}
-
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
 
