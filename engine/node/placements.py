@@ -134,11 +134,8 @@ class Placements:
         Args:
             failure: Of any epoch; that of another one is nothing to this head.
         """
-        if self.head is None:
-            return
-        self.head.on_failure(failure)
-        if isinstance(failure, StageFailed) and failure.epoch == self.epoch and self.on_broken:
-            self.on_broken(failure)
+        if self.head is not None:
+            self.head.on_failure(failure)
 
     async def _start(
         self, placement: Placement, place: StagePlace, folder: ShardFolder
@@ -157,11 +154,13 @@ class Placements:
         tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
         if place.stage_index == 0:
             text = await asyncio.to_thread(load_chat_text, folder)
-            self.head = Head(text, placement, stage.server.accept)
+            self.head = Head(text, placement, stage.server.accept, self._tell_broken)
             tasks.start(self.head.run_loop())
         tasks.start(_logged(stage.server.run_loop()))
         if stage.next_link is not None:
             tasks.start(_logged(stage.server.watch_loop(stage.next_link.receive)))
+        if stage.head_link is not None:
+            tasks.start(_logged(stage.server.watch_head_loop(stage.head_link.receive)))
         return stage
 
     async def _end(self) -> None:
@@ -174,6 +173,10 @@ class Placements:
         await stack.aclose()
         if was_running:
             self._tell_changed()
+
+    def _tell_broken(self, failure: StageFailed) -> None:
+        if self.on_broken is not None:
+            self.on_broken(failure)
 
     def _tell_changed(self) -> None:
         if self.on_changed is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.messages.pool import Term
     from engine.node.placements import Placements
     from engine.pipeline.head import Head
-    from engine.pool.mesh import Attend
+    from engine.pool.dialler import Attend
     from engine.pool.part import PoolOptions
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from engine.errors import DaisyError, PlacementError, RemoteProtocolError
 from engine.messages.control import Placement, StageFailed, StageReady
 from engine.messages.deployment import Trouble
 from engine.messages.pool_control import (
+    DeploymentChanged,
     EndPlacement,
     KeepModel,
     ModelSplit,
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
 
     from engine.domain import NodeId, StageDescription
     from engine.messages.control import StagePlace
+    from engine.messages.deployment import Deployment
     from engine.messages.message import Message
     from engine.messages.pool import Stamp
     from engine.pool.model_shelf import ModelShelf
     from engine.pool.peer_sources import PeerSources
+    from engine.pool.record_book import RecordBook
     from engine.pool.terms import Fence
 
-Order: TypeAlias = Placement | SplitModel | KeepModel | WarmUp | EndPlacement
+Order: TypeAlias = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
 
 TERM_WITHIN_S = 5.0  # for a term that was announced to reach this PC's disk
 MAX_WAITING = 16  # orders that wait for their term
@@ -84,6 +87,13 @@ class Colleagues(Protocol):
         ...
 
 
+class Files(NamedTuple):
+    """Where files come from."""
+
+    shelf: ModelShelf  # this node's
+    sources: PeerSources  # the other nodes
+
+
 class OrderDesk:
     """Takes the coordinator's orders and answers them.
 
@@ -97,9 +107,9 @@ class OrderDesk:
         self,
         node_id: NodeId,
         fence: Fence,
+        book: RecordBook,
         host: StageHost,
-        shelf: ModelShelf,
-        sources: PeerSources,
+        files: Files,
         colleagues: Colleagues,
     ) -> None:
         """Begin with no order.
@@ -107,16 +117,16 @@ class OrderDesk:
         Args:
             node_id: This node.
             fence: Its own.
+            book: Keeps the record.
             host: Runs stages.
-            shelf: Has the models' files.
-            sources: Other nodes, to fetch files from.
+            files: Of models, here and elsewhere.
             colleagues: The other nodes, to talk to.
         """
         self._node_id = node_id
         self._fence = fence
         self._host = host
-        self._shelf = shelf
-        self._sources = sources
+        self._book = book
+        self._shelf, self._sources = files
         self._colleagues = colleagues
         self.on_kept: Callable[[], Awaitable[None]] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -187,6 +197,8 @@ class OrderDesk:
 
     def _begin(self, order: Order, stamp: Stamp) -> None:
         match order:
+            case DeploymentChanged():
+                self._take_record(order.deployment)
             case Placement():
                 if self._described is not None and self._host.epoch == order.epoch:
                     self._colleagues.answer(stamp, self._described)  # it was lost on the way
@@ -194,7 +206,7 @@ class OrderDesk:
                     self._start("stage", order.epoch, partial(self._place, order, stamp))
             case EndPlacement():
                 if self.is_placing(order.epoch) or self._host.epoch == order.epoch:
-                    self.end_stage()
+                    self._end_stage()
             case SplitModel():
                 self._start("split", order.epoch, partial(self._split, order, stamp))
             case KeepModel():
@@ -202,7 +214,16 @@ class OrderDesk:
             case WarmUp():
                 self._start("warm-up", order.epoch, partial(self._warm_up, order, stamp))
 
-    def end_stage(self) -> None:
+    def _take_record(self, record: Deployment) -> None:
+        """Take the record, and end a stage the pool no longer counts on."""
+        self._book.take(record)
+        present = self._book.deployment
+        epoch = self._host.epoch
+        if present is None or epoch in {0, present.epoch} or self.is_placing(present.epoch):
+            return
+        self._end_stage()
+
+    def _end_stage(self) -> None:
         """End what runs or is being loaded here: the pool has another plan."""
         self._start("stage", 0, self._host.end)
 

@@ -1,4 +1,7 @@
-"""A node's part in the pool, put together: who it is, whom it finds, and what it answers."""
+"""A node's part in the pool, put together: whom it finds, what it keeps, whom it obeys, and more.
+
+One place where every message of the pool goes to whoever it is for; nothing is decided here.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +11,70 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import engine
+from engine.errors import RemoteProtocolError
 from engine.messages.codec import encode_control
 from engine.messages.control import (
     PROTOCOL_VERSION,
     SHARD_FORMAT,
     AskPoolStatus,
+    Placement,
     PoolStatusReport,
+    StageFailed,
+    StageReady,
 )
 from engine.messages.pool import Versions
+from engine.messages.pool_control import (
+    AskChunk,
+    AskChunkList,
+    AskChunksThere,
+    DeploymentChanged,
+    DeploymentKnown,
+    EndPlacement,
+    KeepModel,
+    LoadModel,
+    MakeWish,
+    ModelSplit,
+    ProgressReported,
+    SplitModel,
+    UnloadModel,
+    WarmedUp,
+    WarmUp,
+)
 from engine.pool.announcement import Announcement
+from engine.pool.chunk_service import ChunkService
+from engine.pool.coordination import Coordination
 from engine.pool.discovery import Discovery
+from engine.pool.loading import Loading
 from engine.pool.mesh import Mesh
+from engine.pool.model_shelf import ModelShelf
 from engine.pool.node_facts import NodeFacts
+from engine.pool.order_desk import Files, OrderDesk
+from engine.pool.outbox import Outbox
 from engine.pool.participant import Identity, Participant
+from engine.pool.peer_sources import PeerSources
+from engine.pool.pull import Pulls
+from engine.pool.record_book import RecordBook
 from engine.pool.sightings import Candidate
 from engine.pool.status import pool_status
+from engine.pool.store import ShardStore
+from engine.pool.store_threads import StoreThreads
 
 if TYPE_CHECKING:
+    from engine.domain import NodeId
+    from engine.messages.message import Message
     from engine.pool.dialler import Attend
     from engine.pool.node_folder import NodeFolder
+    from engine.pool.order_desk import StageHost
     from engine.pool.peer_address import PeerAddress
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
 
 OPEN_POOL = "open"  # the one pool there is until PCs are paired
+
+_ORDERS = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
+_ANSWERS = MakeWish | DeploymentKnown | ModelSplit | StageReady | StageFailed | WarmedUp
+_QUESTIONS = AskChunkList | AskChunksThere | AskChunk
+_HERE = ("ws://127.", "ws://[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +82,7 @@ class PoolOptions:
     """How a node takes part in the pool.
 
     Attributes:
-        folder: This node's, held by it.
+        folder: This node's, held by it; models and shards lie beside it.
         name: As its owner calls it.
         interfaces: Names or addresses of the only adapters to use; none for the best there are.
         peers: Addresses to try beside what is found.
@@ -56,33 +99,80 @@ class PoolOptions:
 class PoolPart:
     """One node's part.
 
+    Attributes:
+        book: The pool's record, as it is known here.
+        facts: What this PC is; the node keeps what it runs up to date.
+
     Thread: the node's loop.
     """
 
-    def __init__(self, options: PoolOptions, endpoint: Endpoint, port: int) -> None:
+    def __init__(
+        self, options: PoolOptions, endpoint: Endpoint, port: int, host: StageHost
+    ) -> None:
         """Put the parts together; nothing is announced before ``run``.
 
         Args:
             options: How to take part.
             endpoint: Opens connections.
             port: Where this node listens, on every address.
+            host: Runs this node's stages.
+
+        Fails with ``StorageError`` if the store can't be made.
         """
-        node_id = options.folder.node_id
-        incarnation = secrets.randbits(63)
+        self.node_id = options.folder.node_id
         self._port = port
         self._loop = asyncio.get_running_loop()
-        self._facts = NodeFacts(node_id, options.name, options.memory_cap_bytes, port=port)
+        self.facts = NodeFacts(self.node_id, options.name, options.memory_cap_bytes, port=port)
+        self._participant = self._new_participant(options)
+        self._mesh = Mesh(
+            self._participant,
+            endpoint,
+            self._new_discovery(options),
+            options.folder,
+            self.facts,
+        )
+        data_dir = options.folder.path.parent
+        store = ShardStore(data_dir / "store")
+        self.notes = tuple(store.notes)
+        self._threads = StoreThreads()
+        self._service = ChunkService(store, self._threads)
+        shelf = ModelShelf(
+            options.folder.path / "work", store, self._threads, Pulls(store, self._threads)
+        )
+        self._shelf = shelf
+        self.book = RecordBook()
+        self._outbox = Outbox(self.node_id, self._mesh, self._take_own)
+        self._coordination = Coordination(
+            self._participant, self._mesh, self.book, self._outbox, self._mesh.own_report
+        )
+        sources = PeerSources(endpoint, self._addresses)
+        self._desk = OrderDesk(
+            self.node_id,
+            self._participant.fence,
+            self.book,
+            host,
+            Files(shelf, sources),
+            self._outbox,
+        )
+        self._desk.on_kept = self.tell_facts
+        self._loading = Loading(self.node_id, data_dir, shelf, self.book, self)
+        self._mesh.on_change = self._look
+        self._mesh.on_office = self._coordination.on_office
+
+    def _new_participant(self, options: PoolOptions) -> Participant:
         versions = Versions(engine.__version__, PROTOCOL_VERSION, SHARD_FORMAT)
-        participant = Participant(
-            Identity(OPEN_POOL, node_id, incarnation, versions),
-            self._facts.preference(),
+        return Participant(
+            Identity(OPEN_POOL, self.node_id, secrets.randbits(63), versions),
+            self.facts.preference(),
             options.folder.term,
             self._loop.time(),
         )
+
+    def _new_discovery(self, options: PoolOptions) -> Discovery:
         announcement = Announcement(
-            node_id=node_id,
-            run_id=f"{incarnation:016x}",
-            port=port,
+            node_id=self.node_id,
+            run_id=f"{self._participant.identity.incarnation:016x}",
+            port=self._port,
             protocol_version=PROTOCOL_VERSION,
             shard_format=SHARD_FORMAT,
         )
@@ -91,8 +181,7 @@ class PoolPart:
             *(Candidate(address, "manual") for address in options.peers),
             *(Candidate(address, "known") for address in known if address is not None),
         )
-        discovery = Discovery(announcement, options.interfaces, candidates)
-        self._mesh = Mesh(participant, endpoint, discovery, options.folder, self._facts)
+        return Discovery(announcement, options.interfaces, candidates)
 
     async def run(self, attend: Attend) -> None:
         """Find the others and be found, until cancelled.
@@ -102,7 +191,12 @@ class PoolPart:
 
         Cancellation: the others wait for the lease, unless ``leave`` told them.
         """
-        await self._mesh.run(attend)
+        self.facts.kept_models = await self._threads.call(self._shelf.kept)
+        async with self._threads, asyncio.TaskGroup() as group:
+            group.create_task(self._mesh.run(attend))
+            group.create_task(self._outbox.run())
+            group.create_task(self._coordination.run())
+            group.create_task(self._desk.run())
 
     async def leave(self) -> None:
         """Tell the others that this node goes."""
@@ -111,6 +205,48 @@ class PoolPart:
     def detach(self, connection: Connection) -> None:
         """Take note that a connection has ended."""
         self._mesh.detach(connection)
+
+    async def tell_facts(self) -> None:
+        """Tell everybody what this node is and has, now that it has changed."""
+        self.facts.kept_models = self._shelf.kept()
+        await self._mesh.report_now()
+        self._coordination.look()
+
+    def _look(self) -> None:
+        self._coordination.look()
+        self._desk.look()
+
+    def tell_all(self, message: Message) -> None:
+        """Tell every node, this one included.
+
+        Args:
+            message: What.
+        """
+        self._outbox.tell_all(message)
+
+    def tell_coordinator(self, message: Message) -> None:
+        """Tell the coordinator that something happened here.
+
+        Args:
+            message: What.
+        """
+        coordinator = self._participant.election.coordinator
+        if coordinator is not None:
+            self._outbox.tell(coordinator, message)
+
+    def address_of(self, node_id: NodeId) -> str | None:
+        """Return where a node listens, as reached from here; None if that isn't known.
+
+        Args:
+            node_id: Which.
+        """
+        return self._mesh.address_of(node_id)
+
+    def _addresses(self) -> list[tuple[NodeId, str]]:
+        known = ((i, self._mesh.address_of(i)) for i in sorted(self._mesh.reachable()))
+        return [(i, address) for i, address in known if address and i != self.node_id]
+
+    # ---- what comes in --------------------------------------------------------------------------
 
     async def take(self, message: object, connection: Connection) -> bool:
         """Take a message, if it is the pool's.
@@ -122,14 +258,65 @@ class PoolPart:
         Returns:
             Whether it was.
 
-        Fails with ``RemoteProtocolError`` where a node speaks in another's name.
+        Fails with ``RemoteProtocolError`` where a node speaks in another's name, or an asker of
+        another PC asks for what only somebody here may.
         """
         match message:
             case AskPoolStatus():
-                status = pool_status(
-                    self._mesh, self._mesh.own_report(), self._port, self._loop.time()
-                )
-                await connection.send(encode_control(PoolStatusReport(status=status)))
+                await connection.send(encode_control(self._status()))
+            case _ if isinstance(message, _QUESTIONS):
+                await self._service.serve(message, connection)
+            case LoadModel() | UnloadModel():
+                await self._serve_asker(message, connection)
+            case _ if isinstance(message, _ORDERS | _ANSWERS | ProgressReported):
+                await self._take(message, connection.peer.node_id)
             case _:
                 return await self._mesh.take(message, connection)
         return True
+
+    async def _take_own(self, message: Message, node_id: NodeId) -> None:
+        await self._take(message, node_id)
+
+    async def _take(self, message: object, sender: NodeId) -> None:
+        """Take what a node says, this one too.
+
+        Raises:
+            RemoteProtocolError: It speaks in another's name.
+        """
+        match message:
+            case _ if isinstance(message, _ORDERS):
+                self._desk.take(message, sender)
+            case ProgressReported():
+                if message.progress.node_id != sender:
+                    raise RemoteProtocolError(f"{sender} told another node's progress.")
+                self.book.note(message.progress)
+                self._coordination.progressed(message.progress)
+            case _ if isinstance(message, _ANSWERS):
+                self._coordination.take(message, sender)
+
+    async def _serve_asker(self, message: LoadModel | UnloadModel, connection: Connection) -> None:
+        """Do what somebody on this PC asks.
+
+        Raises:
+            RemoteProtocolError: It is asked from elsewhere.
+        """
+        if connection.peer.role != "asker" or not connection.address.startswith(_HERE):
+            raise RemoteProtocolError("Only somebody on this PC may load or unload a model.")
+
+        async def send(told: Message) -> None:
+            await connection.send(encode_control(told))
+
+        if isinstance(message, LoadModel):
+            await self._loading.load(message, send)
+        else:
+            await self._loading.unload(send)
+
+    def _status(self) -> PoolStatusReport:
+        status = pool_status(
+            self._mesh,
+            self._mesh.own_report(),
+            self._port,
+            self._loop.time(),
+            deployment=self.book.deployment,
+        )
+        return PoolStatusReport(status=status)

@@ -27,7 +27,6 @@ from engine.stages.loading import load_stage
 from engine.stages.token_history import TokenHistory
 
 if TYPE_CHECKING:
-    from engine.messages.message import Message
     from engine.stages.process import FramePipe
     from engine.stages.stage import Stage
 
@@ -49,7 +48,7 @@ class StageService:
 
     def answer(
         self,
-        message: Message | MicroBatch | SampledTokens | Unknown,
+        message: object,
         computed_before_us: int = 0,
     ) -> bytes | None:
         """Do what one message asks.
