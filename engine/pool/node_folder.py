@@ -36,6 +36,7 @@ else:
 T = TypeVar("T")
 
 _MAX_FILE_BYTES = 1 << 20
+_MAX_PORT = 65_535
 _ID_BYTES = 10  # 20 hex letters: no two alike among all PCs there are
 
 
@@ -44,6 +45,7 @@ class Reach(msgspec.Struct, frozen=True):
 
     address: str
     pid: int
+    node_id: NodeId | None = None  # who must answer there: another may have the port by now
 
 
 class NodeFolder:
@@ -54,6 +56,7 @@ class NodeFolder:
         node_id: The same for as long as the folder lives.
         term: The term accepted last; None for never.
         known: Where other nodes were reached, the newest first.
+        last_port: Where it listened last; others will look for it there. None for never.
         notes: What was set aside, one sentence each.
     """
 
@@ -84,6 +87,7 @@ class NodeFolder:
             ) from exc
         self.node_id = self._identity()
         self.term = self._read("term.json", Term)
+        self.last_port = self._read("port.json", int, lambda port: 1 <= port <= _MAX_PORT)
         self.known: KnownPeers = readable(self._read("known.json", list[KnownPeer]) or [])
 
     def _by_whom(self) -> str:
@@ -148,7 +152,21 @@ class NodeFolder:
         Raises:
             StorageError: It can't be written.
         """
-        self._write("reach.json", Reach(address, os.getpid()))
+        self._write("reach.json", Reach(address, os.getpid(), self.node_id))
+
+    def keep_port(self, port: int) -> None:
+        """Write where this node listens, so that it does so again after a restart.
+
+        Args:
+            port: 1 to 65535.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self._write("port.json", port)
+        self.last_port = port
 
     def close(self) -> None:
         """Let go of the folder; a second time does nothing."""

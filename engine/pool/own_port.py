@@ -1,0 +1,53 @@
+"""Where a node listens: at the same port after a restart, for that is where others look for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from engine.errors import PortInUseError, StorageError
+
+if TYPE_CHECKING:
+    from engine.pool.node_folder import NodeFolder
+    from engine.transport.endpoint import Endpoint, Listener, OnConnection
+
+
+async def listen(
+    endpoint: Endpoint, host: str, port: int, folder: NodeFolder, on_connection: OnConnection
+) -> Listener:
+    """Listen, and remember where.
+
+    Args:
+        endpoint: The node's.
+        host: An address of this PC.
+        port: As a person chose it; 0 for the one of the last start, or another if that is taken.
+        folder: The node's; a port that was taken is said in its notes.
+        on_connection: As ``Endpoint.listen`` takes it.
+
+    Raises:
+        PortInUseError: The port that was chosen is taken.
+
+    Fails otherwise as ``Endpoint.listen`` does.
+
+    Cancellation: safe; the port is not open.
+    """
+    listener = await _listen(endpoint, host, port, folder, on_connection)
+    if listener.port != folder.last_port:
+        try:
+            await asyncio.to_thread(folder.keep_port, listener.port)
+        except StorageError as error:
+            folder.notes.append(error.what)
+    return listener
+
+
+async def _listen(
+    endpoint: Endpoint, host: str, port: int, folder: NodeFolder, on_connection: OnConnection
+) -> Listener:
+    if port != 0 or folder.last_port is None:
+        return await endpoint.listen(host, port, on_connection)
+    try:
+        return await endpoint.listen(host, folder.last_port, on_connection)
+    except PortInUseError as error:
+        listener = await endpoint.listen(host, 0, on_connection)
+        folder.notes.append(f"{error.what} This node listens on port {listener.port} instead.")
+        return listener

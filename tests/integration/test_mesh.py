@@ -1,0 +1,286 @@
+"""Nodes know where each other listen, send to each other, notice who went, and name who can't."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.domain import NodeId
+from engine.errors import IdentityCopiedError, first_of
+from engine.messages.deployment import NodeProgress
+from engine.messages.pool_control import ProgressReported
+from engine.pool.actions import BecameCoordinator, Following
+from engine.pool.announcement import Announcement
+from engine.pool.peer_address import parse_peer_address
+from engine.pool.sightings import Appeared, CloneSeen
+from tests.integration.meshes import Member, members, until
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+PROGRESS = ProgressReported(
+    progress=NodeProgress(
+        node_id=NodeId("a"), epoch=0, step="compile", done=1, total=2, unit="layers"
+    )
+)
+AT_ONCE_S = 0.25  # a session's end is seen in milliseconds; the machine may be busy
+MEET_S = 6.0  # a report comes every five seconds
+AGREE_S = 10.0
+
+
+def run(coroutine: Coroutine[Any, Any, None], within_s: float = 30.0) -> None:
+    asyncio.run(asyncio.wait_for(coroutine, within_s))
+
+
+def all_meet(*those: Member) -> bool:
+    ids = {member.node_id for member in those}
+    return all(member.mesh.reachable() == ids - {member.node_id} for member in those)
+
+
+def test_nodes_that_know_one_address_find_all_without_multicast_and_know_where_each_listens(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        a, b, c = (Member(tmp_path / name) for name in "abc")
+        async with members(a, b, c):
+            await a.start()
+            await b.start(a.address)
+            await c.start(a.address)
+            await until(lambda: all_meet(a, b, c), MEET_S)
+            for member, other in permutations((a, b, c), 2):
+                assert member.mesh.address_of(other.node_id) == f"ws://{other.address}"
+                assert member.mesh.incarnation_of(other.node_id) == other.incarnation
+                assert member.mesh.reports()[other.node_id].port == other.port
+            assert a.mesh.address_of(NodeId("nobody")) is None
+            assert a.mesh.incarnation_of(NodeId("nobody")) is None
+
+    run(test())
+
+
+def test_a_message_goes_to_one_or_to_all_once_and_it_is_said_whether_it_went(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        a, b = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, b):
+            await a.start()
+            await b.start(a.address, f"127.0.0.2:{a.port}")  # two sessions, and one node
+            await until(lambda: len(a.connections) == 2 and all_meet(a, b), MEET_S)
+            assert await b.mesh.send_to(a.node_id, PROGRESS)
+            await b.mesh.send_all(PROGRESS)
+            assert not await b.mesh.send_to(NodeId("nobody"), PROGRESS)
+            await until(lambda: len(a.progress) == 2, AT_ONCE_S)
+            await asyncio.sleep(0.1)
+            assert a.progress == [PROGRESS, PROGRESS]
+
+    run(test())
+
+
+def test_what_changes_is_told_and_the_office_in_order(tmp_path: Path) -> None:
+    async def test() -> None:
+        a, b = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, b):
+            await a.start()
+            await until(lambda: a.offices, AGREE_S)
+            assert isinstance(a.offices[0], BecameCoordinator)
+            before = a.changes
+            await b.start(a.address)
+            await until(lambda: b.offices, AGREE_S)
+            assert isinstance(b.offices[0], Following)
+            assert b.offices[0].coordinator == a.node_id
+            assert a.changes > before
+            await until(lambda: b.mesh.reports()[a.node_id].neighbours, MEET_S)
+            before = a.changes
+            await b.mesh.report_now()
+            await until(lambda: a.changes > before, AT_ONCE_S)
+            (status,) = (node for node in b.status().nodes if node.node_id == a.node_id)
+            assert status.round_trip_ms is not None
+            assert 0 < status.memory_reserved_bytes < status.report.memory_total_bytes
+
+    run(test())
+
+
+def test_a_node_that_is_killed_is_gone_at_once_and_one_whose_connection_broke_is_back(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        a, b, c = (Member(tmp_path / name) for name in "abc")
+        async with members(a, b, c):
+            await a.start()
+            await b.start(a.address)
+            await c.start(a.address)
+            await until(lambda: all_meet(a, b, c), MEET_S)
+            before = a.changes
+            await b.kill()
+            assert await until(lambda: b.node_id not in a.mesh.reachable(), AT_ONCE_S) < AT_ONCE_S
+            assert a.changes > before
+            assert all_meet(a, c)
+            for connection in tuple(a.connections):
+                connection.abort()
+            await until(lambda: not a.mesh.reachable(), AT_ONCE_S)
+            assert await until(lambda: all_meet(a, c), 2.0) < 1.5
+
+    run(test())
+
+
+def test_a_node_that_left_is_not_dialled_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        a, b = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, b):
+            await a.start()
+            await b.start(a.address)
+            await until(lambda: all_meet(a, b), MEET_S)
+            await b.leave()
+            await until(lambda: not a.mesh.reachable(), AT_ONCE_S)
+            states = {node.node_id: node.state for node in a.status().nodes}
+            assert states[b.node_id] == "gone"
+            assert a.mesh.address_of(b.node_id) is None
+
+    run(test())
+
+
+def test_after_a_restart_a_node_listens_where_it_did_and_finds_those_it_knew(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        a, b = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, b):
+            await a.start()
+            await b.start(a.address)
+            await until(lambda: all_meet(a, b) and a.folder.known and b.folder.known, MEET_S)
+        again_a, again_b = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(again_a, again_b):
+            await again_a.start()
+            await again_b.start()  # told no address
+            assert (again_a.port, again_b.port) == (a.port, b.port)
+            await until(lambda: all_meet(again_a, again_b), MEET_S)
+
+    run(test())
+
+
+def test_one_node_on_two_networks_is_one_node_with_two_ways_and_outlives_one_of_them(
+    tmp_path: Path,
+) -> None:
+    """K38."""
+
+    async def test() -> None:
+        a, b = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, b):
+            await a.start()
+            ways = [f"127.0.0.2:{a.port}", f"127.0.0.3:{a.port}"]
+            await b.start(*ways)
+            await until(lambda: len(b.connections) == 2 and all_meet(a, b), MEET_S)
+            await until(lambda: len(b.mesh.addresses_of(a.node_id)) == 2, MEET_S)
+            await until(lambda: len(b.status().nodes[1].addresses) == 2, MEET_S)
+            own, other = b.status().nodes
+            assert (own.node_id, other.node_id) == (b.node_id, a.node_id)
+            assert sorted(other.addresses) == ways
+            first = b.mesh.address_of(a.node_id)
+            (lost,) = (one for one in b.connections if one.address == first)
+            lost.abort()
+            assert a.node_id in b.mesh.reachable()
+            await until(lambda: b.mesh.address_of(a.node_id) != first, AT_ONCE_S)
+            assert a.node_id in b.mesh.reachable()
+            assert b.mesh.incarnation_of(a.node_id) == a.incarnation
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("hello", "theirs", "ours"),
+    [({"protocol_version": 9}, "protocol version 9", "version 1"),
+     ({"shard_format": 7}, "shard format is 7", "this PC's is 1")],
+)  # fmt: skip
+def test_a_node_of_another_version_is_named_with_both_and_let_alone(
+    tmp_path: Path, hello: dict[str, int], theirs: str, ours: str
+) -> None:
+    async def test() -> None:
+        a, b = Member(tmp_path / "a"), Member(tmp_path / "b", **hello)
+        async with members(a, b):
+            await b.start()
+            await a.start(b.address)
+            await until(lambda: any(theirs in note for note in a.status().notes), MEET_S)
+            (note,) = (note for note in a.status().notes if theirs in note)
+            assert ours in note
+            assert a.mesh.reachable() == frozenset()
+
+    run(test())
+
+
+def test_a_node_that_announces_another_version_is_named_before_it_is_reached(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        a = Member(tmp_path / "a")
+        async with members(a):
+            await a.start()
+            said = Announcement(NodeId("b" * 20), "r", 1, protocol_version=3, shard_format=1)
+            a.network.tell(Appeared(said, ("127.0.0.1",)))
+            named = "bbbbbb can't take part: its protocol version is 3, this PC's is 1."
+            await until(lambda: named in a.status().notes, MEET_S)
+
+    run(test())
+
+
+def test_a_node_that_is_announced_and_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    async def test() -> None:
+        a = Member(tmp_path / "a")
+        async with members(a):
+            await a.start()
+            said = Announcement(NodeId("b" * 20), "r", 1, protocol_version=1, shard_format=1)
+            a.network.tell(Appeared(said, ("127.0.0.1",)))
+            await until(lambda: any("can't be reached" in n for n in a.status().notes), MEET_S)
+            assert "bbbbbb is announced at 127.0.0.1:1" in " ".join(a.status().notes)
+
+    run(test())
+
+
+def test_of_two_with_one_identity_one_takes_another_and_says_so(tmp_path: Path) -> None:
+    """K39: a data folder was copied to a second PC, and both run."""
+
+    async def test() -> None:
+        Member(tmp_path / "a").folder.close()
+        shutil.copytree(tmp_path / "a", tmp_path / "copy")
+        older = Member(tmp_path / "a", incarnation=5)
+        newer = Member(tmp_path / "copy", incarnation=6)
+        assert older.node_id == newer.node_id
+        async with members(older, newer):
+            await older.start()
+            await newer.start()
+            at = parse_peer_address(newer.address)
+            older.network.tell(CloneSeen("6", (at,)))  # as its announcement is seen
+            await until(lambda: newer.failure is not None, MEET_S)
+            assert isinstance(newer.failure, BaseExceptionGroup)
+            error = first_of(newer.failure)
+            assert isinstance(error, IdentityCopiedError)
+            assert str(tmp_path / "copy") in error.what
+            assert older.failure is None
+            newer.folder.close()
+            renewed = Member(tmp_path / "copy")
+            async with members(renewed):
+                assert renewed.node_id != older.node_id
+                await renewed.start(older.address)
+                await until(lambda: all_meet(older, renewed), MEET_S)
+
+    run(test())
+
+
+def test_an_address_that_is_this_node_itself_is_no_copy(tmp_path: Path) -> None:
+    async def test() -> None:
+        a = Member(tmp_path / "a")
+        async with members(a):
+            await a.start()
+            at = parse_peer_address(a.address)
+            a.network.tell(CloneSeen("x", (at,)))
+            await until(lambda: a.connections, MEET_S)
+            await asyncio.sleep(0.5)
+            assert a.failure is None
+            assert a.mesh.reachable() == frozenset()
+            assert len(a.status().nodes) == 1
+
+    run(test())
