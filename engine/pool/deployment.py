@@ -178,9 +178,8 @@ def _settled(coordination: Coordination, now_s: float) -> Coordination:
     if record is None or record.wish is None:
         blank = None if record is None else _unloaded(record)
         return moved(settled, Input.NOTHING_FOUND, record=blank)
-    if record.phase != "ready" or not is_whole(record):
-        anew = without_stages(record, record.trouble)
-    else:
+    trouble = None
+    if record.phase == "ready" and is_whole(record):
         trouble = _why_not_running(coordination, record)
         if trouble is None:
             return moved(
@@ -190,8 +189,9 @@ def _settled(coordination: Coordination, now_s: float) -> Coordination:
                 upkeep=_upkeep_from(now_s),
                 epochs=(record.epoch,),
             )
-        anew = without_stages(record, trouble)
-    return moved(settled, Input.UNFINISHED_FOUND, record=anew, until_s=now_s)
+    return moved(
+        settled, Input.UNFINISHED_FOUND, record=without_stages(record, trouble), until_s=now_s
+    )
 
 
 def _why_not_running(coordination: Coordination, record: Deployment) -> Trouble | None:
