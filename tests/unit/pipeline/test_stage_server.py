@@ -17,6 +17,7 @@ from engine.errors import (
 from engine.messages.codec import decode, encode_control, peek_type
 from engine.messages.control import BatchFailed, MessageType, Ping, StageFailed
 from engine.pipeline.stage_server import StageServer
+from tests.unit.pipeline.fake_process import FakeProcess
 from tests.unit.pipeline.frames import (
     EPOCH,
     batch,
@@ -26,35 +27,6 @@ from tests.unit.pipeline.frames import (
     sampled,
     shown,
 )
-
-
-class FakeProcess:
-    """The seam to the stage process: what was sent to it, and what it is made to answer."""
-
-    def __init__(self):
-        self.sent = []
-        self.answers = asyncio.Queue()
-        self.death = None
-
-    async def send(self, frame):
-        await asyncio.sleep(0)
-        if self.death is not None:
-            raise self.death
-        self.sent.append(frame)
-
-    async def receive(self):
-        answer = await self.answers.get()
-        if isinstance(answer, DaisyError):
-            self.answers.put_nowait(answer)
-            raise answer
-        return answer
-
-    def answer(self, frame):
-        self.answers.put_nowait(frame)
-
-    def die(self):
-        self.death = StageProcessDiedError("The stage process was ended by SIGSEGV.", -11)
-        self.answers.put_nowait(self.death)
 
 
 class Link:
