@@ -98,7 +98,7 @@ def _show(event: Message, answer: Answer, output: Output) -> None:
             output.text(event.text, event.token_ids)
         case AnswerInterrupted():
             output.event("interrupted", what=event.what)
-            output.aside(f"{printable(event.what)} The others take over ...")
+            output.aside(f"A PC was lost; the others take over ... ({printable(event.what)})")
         case AnswerResumed():
             answer.pauses_s.append(event.pause_s)
             output.event("resumed", pause_s=event.pause_s)

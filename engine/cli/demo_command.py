@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import re
 import shutil
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from engine.cli.commands import chat_message, new_request_id
 from engine.cli.demo_figures import Figures, figure_lines
 from engine.cli.demo_memory import memory_cap
 from engine.cli.demo_nodes import DemoNode, DemoNodes, agree, layers_cover, see_each_other
+from engine.cli.demo_reference import unsplit_answer
 from engine.cli.load_command import follow_load
 from engine.cli.load_view import LoadView
 from engine.cli.own_node import open_own_node
@@ -29,14 +28,11 @@ from engine.cli.preparation import open_source
 from engine.errors import PeerTimeoutError, RequestError, StageError
 from engine.messages.pool_control import LoadModel
 from engine.messages.request_body import RequestBody, as_generate
+from engine.models.names import safe_folder_name
 from engine.models.shown_path import shown_path
-from engine.models.template_files import load_chat_template
-from engine.models.tokenizer import load_tokenizer
-from engine.pipeline.chat_text import ChatText
 from engine.pool.stage_memory import Workload
 from engine.pool.system_interfaces import system_interfaces
 from engine.preparation import describe_order
-from engine.process_ending import describe_ending
 from engine.splitter.process import describe_in_process
 
 if TYPE_CHECKING:
@@ -81,7 +77,8 @@ async def demo_command(given: argparse.Namespace, output: Output) -> None:
         stack.push_async_callback(asyncio.to_thread, partial(shutil.rmtree, folder, True))
         nodes = DemoNodes(folder, cap)
         stack.push_async_callback(nodes.end_all)
-        demo = _Demo(given, files, model, nodes, output)
+        source = await asyncio.to_thread(_named_folder, files, folder)
+        demo = _Demo(given, files, model, source, nodes, output)
         await demo.run(cap)
 
 
@@ -90,11 +87,29 @@ def _make_folder(data: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="demo-", dir=data))
 
 
+def _named_folder(files: ModelFiles, folder: Path) -> Path:
+    """Return a folder with the model's files that is called as the model is.
+
+    One that was converted lies in a folder whose name says nothing to a person.
+    """
+    is_plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", files.name)
+    named = folder / (files.name if is_plain else safe_folder_name(files.name))
+    pairs = ((files.xml.name, files.xml), (files.bin.name, files.bin), *files.text_files)
+    for name, path in pairs:
+        (named / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            (named / name).hardlink_to(path.resolve())
+        except OSError:  # another volume, or one that knows no links
+            shutil.copyfile(path, named / name)
+    return named
+
+
 @dataclass(slots=True)
 class _Demo:
     given: argparse.Namespace
     files: ModelFiles
     model: ModelDescription
+    source: Path
     nodes: DemoNodes
     output: Output
     figures: Figures = field(default_factory=Figures)
@@ -159,7 +174,7 @@ class _Demo:
 
     async def _load(self, asked: DemoNode) -> DeploymentReport:
         request = LoadModel(
-            source=shown_path(self.files.folder.absolute()),
+            source=shown_path(self.source),
             context_tokens=CONTEXT_TOKENS,
             max_sequences=1,
             mode="exact",  # the comparison is about tokens, and only exact mode promises them
@@ -210,11 +225,8 @@ class _Demo:
             StageError: A token differs.
         """
         self.output.say("\nRunning the unsplit model for comparison ...")
-        prompt = await asyncio.to_thread(
-            _prompt_ids, self.files, self.model.vocab_size, self._request()
-        )
         longest = max(map(len, answers))
-        unsplit = await _unsplit_tokens(self.files.xml, prompt, longest)
+        unsplit = await unsplit_answer(self.files, self.model.vocab_size, self._request(), longest)
         for number, tokens in enumerate(answers, 1):
             same = [a == b for a, b in zip(tokens, unsplit, strict=False)]
             self.output.event("compared", answer=number, tokens=len(tokens), equal=sum(same))
@@ -248,27 +260,3 @@ def _other_in_chain(report: DeploymentReport, nodes: list[DemoNode]) -> DemoNode
     if found is None:
         raise StageError("One node holds the whole model, which was too large for it.")
     return found
-
-
-def _prompt_ids(files: ModelFiles, vocab_size: int, request: Generate) -> list[int]:
-    text = ChatText(load_tokenizer(files), load_chat_template(files), frozenset(), vocab_size)
-    return text.prompt_ids(request, datetime.now().astimezone())
-
-
-async def _unsplit_tokens(xml: Path, prompt: list[int], num_tokens: int) -> list[int]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-X", "utf8", "-m", "engine.models.unsplit"),
-        str(xml),
-        str(num_tokens),
-        *map(str, prompt),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        out, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise StageError(describe_ending("The unsplit model's process", process.returncode))
-    return list(json.loads(out)["tokens"])

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PHASES: tuple[Step, ...] = ("convert", "split", "push", "compile", "warm-up")
 _BAR_CELLS = 20
 _ORDER = {step: number for number, step in enumerate(PHASES)}
+_RANK: dict[Step, float] = {**_ORDER, "keep": _ORDER["convert"] + 0.5}  # which of two is later
+_SHOWN: dict[Step, str] = {"keep": "store"}  # the others are shown as they are called
 # Of the phases of the record that are one of ours, or lie between two; "failed" changes nothing.
 _OF_PHASE = {"planning": 1, "splitting": 1, "warming": 4, "ready": len(PHASES)}
 
@@ -45,6 +47,7 @@ class LoadView:
         self._spent_s: dict[str, float] = {}
         self._steps: dict[tuple[NodeId, Step], NodeProgress] = {}
         self._paces: dict[tuple[NodeId, Step], Pace] = {}
+        self._first_s: dict[tuple[NodeId, Step], float] = {}
 
     def see(self, report: DeploymentReport, now_s: float, *, is_recorded: bool) -> None:
         """Take note of a report.
@@ -60,8 +63,11 @@ class LoadView:
             if record.epoch != self._epoch:
                 self._forget_placement(record.epoch)
         for step in report.progress:
-            if step.step != "keep" and step.epoch in {0, self._epoch}:
+            # Once the pool has taken it up, who keeps another copy is not part of loading.
+            if step.epoch in {0, self._epoch} and not (is_recorded and step.step == "keep"):
                 self._take(step, now_s)
+        if record is not None and record.phase == "ready":
+            self._steps.clear()  # all are done, whether or not each has said so
         self._is_running = record is None or record.phase in {"splitting", "loading", "warming"}
         self._enter(self._phase_now(record), now_s)
 
@@ -101,6 +107,7 @@ class LoadView:
         self._epoch = epoch
         self._steps = {key: step for key, step in self._steps.items() if step.epoch == 0}
         self._paces = {key: pace for key, pace in self._paces.items() if key in self._steps}
+        self._first_s = {key: at_s for key, at_s in self._first_s.items() if key in self._steps}
 
     def _enter(self, phase: int, now_s: float) -> None:
         if self._current < len(PHASES):
@@ -111,6 +118,7 @@ class LoadView:
     def _take(self, step: NodeProgress, now_s: float) -> None:
         key = (step.node_id, step.step)
         self._steps[key] = step
+        self._first_s.setdefault(key, now_s)
         self._paces.setdefault(key, Pace()).see(step.done, now_s)
 
     def _phase_now(self, record: Deployment | None) -> int:
@@ -121,7 +129,7 @@ class LoadView:
             return _OF_PHASE.get(record.phase, self._current)
         newest = self._newest()
         working = [newest[s.node_id].step for s in record.stages if s.node_id in newest]
-        has_all = len(working) == len(record.stages) and not {"push", "split"} & set(working)
+        has_all = len(working) == len(record.stages) and set(working) <= {"compile", "warm-up"}
         return _ORDER["compile" if has_all else "push"]
 
     def _newest(self) -> dict[NodeId, NodeProgress]:
@@ -129,7 +137,7 @@ class LoadView:
         newest: dict[NodeId, NodeProgress] = {}
         for (node, _), step in self._steps.items():
             known = newest.get(node)
-            if known is None or _ORDER[step.step] >= _ORDER[known.step]:
+            if known is None or _RANK[step.step] >= _RANK[known.step]:
                 newest[node] = step
         return newest
 
@@ -148,19 +156,29 @@ class LoadView:
         return "[x]" if number < self._current else "[ ]"
 
     def _step_text(self, step: NodeProgress, now_s: float) -> str:
-        words = [f"{step.step:<7}"]
+        words = [f"{_SHOWN.get(step.step, step.step):<7}"]
+        is_done = 0 < step.total <= step.done
+        if step.unit == "steps" and step.total <= 1:
+            # Nobody knows how far it is, only that it goes on.
+            taken_s = now_s - self._first_s[step.node_id, step.step]
+            return "  ".join([*words, "done" if is_done else f"for {duration(taken_s)}"])
         if step.total > 0:
             share = min(1.0, step.done / step.total)
             filled = int(share * _BAR_CELLS)
             words.append(f"[{'#' * filled}{'.' * (_BAR_CELLS - filled)}] {int(share * 100):3d}%")
         words.append(amount_of(step.done, step.total, step.unit))
-        is_done = 0 < step.total <= step.done
-        per_s = step.rate_per_s or self._paces[step.node_id, step.step].rate_per_s(now_s)
-        if not is_done and per_s and per_s > 0:
-            words.append(rate(per_s, step.unit))
-        left = seconds_left(step.done, step.total, per_s)
-        if left is not None and not is_done:
-            words.append(f"{time_left(left)} left")
-        if step.detail and not is_done:
-            words.append(printable(step.detail))
+        if not is_done:
+            words += self._pace_words(step, now_s)
         return "  ".join(words)
+
+    def _pace_words(self, step: NodeProgress, now_s: float) -> list[str]:
+        words = []
+        per_s = step.rate_per_s or self._paces[step.node_id, step.step].rate_per_s(now_s)
+        if per_s and per_s > 0:
+            words.append(rate(per_s, step.unit))
+        left_s = seconds_left(step.done, step.total, per_s)
+        if left_s is not None:
+            words.append(f"{time_left(left_s)} left")
+        if step.detail:
+            words.append(printable(step.detail))
+        return words

@@ -94,7 +94,7 @@ def test_the_loss_of_a_pc_is_told_beside_the_answer_whose_text_stays_whole(tmp_p
     out, err = capfd.readouterr()
     assert out == "The sky is blue.\n"
     assert err.splitlines()[1:3] == [
-        "The PC Study  left. The others take over ...",
+        "A PC was lost; the others take over ... (The PC Study  left.)",
         "They go on, after 3.2 s.",
     ]
 

@@ -92,8 +92,30 @@ def test_another_placement_forgets_the_steps_of_the_one_before():
     assert [line.split()[0] for line in view.node_lines(2.0)] == ["Study"]
 
 
-def test_keeping_a_copy_is_no_phase_of_loading():
+def test_taking_the_files_in_is_shown_and_who_keeps_another_copy_later_is_not():
+    taking = report(None, progress(KITCHEN, "keep", 5, 10, epoch=0))
+    view = seen(taking, is_recorded=False)
+    assert view.node_lines(0.0)[0].startswith("Kitchen  store    [##########..........]  50%")
+    assert heading(view).startswith("[>] convert")
     assert seen(report(record("ready"), progress(LAPTOP, "keep", 5))).node_lines(0.0) == []
+
+
+def test_a_step_of_which_nobody_knows_how_far_it_is_shows_its_time():
+    view = seen(report(record("loading"), progress(STUDY, "compile", 0, 1, "steps")))
+    assert view.node_lines(4.0) == ["Study  compile  for 4.0 s"]
+    view.see(
+        report(record("loading"), progress(STUDY, "compile", 1, 1, "steps")), 5.0, is_recorded=True
+    )
+    assert view.node_lines(6.0) == ["Study  compile  done"]
+
+
+def test_nothing_is_left_to_show_once_it_is_ready():
+    """The last word of a PC may have got lost on the way."""
+    view = seen(
+        report(record("loading"), progress(STUDY, "compile", 0, 1, "steps")),
+        report(record("ready"), progress(STUDY, "compile", 0, 1, "steps")),
+    )
+    assert view.lines(9.0) == ["[x] convert  [x] split  [x] push  [x] compile  [x] warm-up   9.0 s"]
 
 
 def test_a_pc_nobody_named_has_its_id():
