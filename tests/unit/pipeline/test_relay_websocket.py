@@ -50,20 +50,23 @@ class Served:
         async def attend(connection):
             self.connections.append(connection)
             async with asyncio.TaskGroup() as requests:
-                task = None
-                try:
-                    while True:
-                        message = decode(await connection.receive())
-                        if isinstance(message, Generate):
-                            task = requests.create_task(_answered(connection, message, answer))
-                        elif isinstance(message, Cancel):
-                            cancel(message.request_id)
-                except DaisyError:
-                    if task is not None:
-                        task.cancel()
+                tasks = []
+                with suppress(DaisyError):
+                    await _serve(connection, requests, tasks, answer, cancel)
+                for task in tasks:
+                    task.cancel()
 
         self.listener = await self.endpoint.listen("127.0.0.1", 0, attend)
         return f"ws://127.0.0.1:{self.listener.port}"
+
+
+async def _serve(connection, requests, tasks, answer, cancel):
+    while True:
+        message = decode(await connection.receive())
+        if isinstance(message, Generate):
+            tasks.append(requests.create_task(_answered(connection, message, answer)))
+        elif isinstance(message, Cancel):
+            cancel(message.request_id)
 
 
 async def _answered(connection, request, answer):
@@ -103,8 +106,8 @@ async def three_pcs(chat_text):
         await connection.close("Done.")
         for node in (own, *far.values()):
             await node.listener.close()
-        while pool.relay.num_active or any(h.num_active for h in pool.heads.values()):
-            await asyncio.sleep(0.01)
+        while any(c.num_active for c in (pool.relay, *pool.heads.values())):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # whoever closes takes its time
 
 
 def run(scenario):
