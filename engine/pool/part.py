@@ -74,7 +74,7 @@ OPEN_POOL = "open"  # the one pool there is until PCs are paired
 _ORDERS = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
 _ANSWERS = MakeWish | DeploymentKnown | ModelSplit | StageReady | StageFailed | WarmedUp
 _QUESTIONS = AskChunkList | AskChunksThere | AskChunk
-_HERE = ("ws://127.", "ws://[::1]")
+_HERE = ("127.", "::1", "[::1]")  # how the address of an asker on this PC begins
 
 
 @dataclass(frozen=True, slots=True)

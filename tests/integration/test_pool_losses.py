@@ -1,0 +1,87 @@
+"""An answer goes on, token for token, whichever PC is lost in the middle of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.domain import LayerRange
+from engine.pool.stage_memory import Workload, stage_memory
+from tests.integration.namespaces import eventually, local_network
+from tests.integration.pool_hosts import HostPool, start_pool
+
+pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+
+CONTEXT = 512
+TOKENS = 120
+KILLED_AFTER = 20  # tokens
+LONGEST_PAUSE_S = 30.0  # a second cut, four loads and a prefill, on a busy machine
+QUESTION = "Tell me a long story about a lighthouse keeper."
+OPTIONS = ("--max-tokens", TOKENS, "--ignore-eos")
+
+
+def cap_for_three(model) -> int:
+    """Return a memory limit under which a model needs three PCs."""
+    workload = Workload(context_tokens=CONTEXT, max_sequences=1, kv_precision="f32")
+    third = model.num_layers // 3
+    ranges = [
+        LayerRange(0, third),
+        LayerRange(third, 2 * third),
+        LayerRange(2 * third, model.num_layers),
+    ]
+    largest = max(stage_memory(model, workload, layers).total_bytes for layers in ranges)
+    half = stage_memory(model, workload, LayerRange(0, model.num_layers // 2)).total_bytes
+    cap = largest + (8 << 20)
+    assert cap < half
+    return cap
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory, embedded, embedded_description):
+    cap = str(cap_for_three(embedded_description))
+    with local_network(4) as network:
+        started = start_pool(
+            network.hosts, tmp_path_factory.mktemp("pool"), lambda _: ("--memory", cap)
+        )
+        try:
+            started.agreed()
+            started.load(
+                started.nodes[0],
+                embedded.folder,
+                *("--context", CONTEXT, "--users", 1, "--exact"),
+            )
+            yield started
+        finally:
+            started.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pool: HostPool) -> list[int]:
+    ids = pool.ask(pool.nodes[1], QUESTION, *OPTIONS).finish()
+    assert len(ids) == TOKENS
+    return ids
+
+
+@pytest.mark.parametrize("role", ["head", "middle", "last", "coordinator"])
+def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role, capsys):
+    coordinator = pool.agreed()
+    record = pool.ready()
+    assert len(record["stages"]) == 3
+    chain = [pool.node(stage["node_id"]) for stage in record["stages"]]
+    named = dict(zip(("head", "middle", "last"), chain, strict=True))
+    doomed = {**named, "coordinator": pool.node(coordinator)}[role]
+    asked = pool.others(doomed)[0]
+    question = pool.ask(asked, QUESTION, *OPTIONS)
+    eventually(lambda: question.has_tokens(KILLED_AFTER), 30)
+    killed_s = doomed.kill()
+    ids = question.finish()
+    assert ids == undisturbed
+    pause_s = question.longest_pause_s(killed_s)
+    with capsys.disabled():
+        print(f"\n  {role} lost: longest pause {pause_s:.1f} s")
+    is_hit = doomed in chain
+    assert bool(question.of("interrupted")) == is_hit
+    assert pause_s < LONGEST_PAUSE_S
+    doomed.start()
+    pool.agreed()
+    pool.ready()
+    assert all("Traceback" not in node.complaints() for node in pool.nodes)
