@@ -9,6 +9,7 @@ from engine.pool.membership import (
     FORGET_GONE_AFTER_S,
     FORGET_WAY_AFTER_S,
     MAX_LIVES,
+    MAX_STRANGERS,
     MAX_WAYS,
     SILENT_AFTER_S,
     STALL_S,
@@ -292,6 +293,27 @@ def test_a_node_of_another_version_is_a_stranger_until_it_is_updated() -> None:
     assert watch.membership.members == {}
     watch.hear(beat("a"))
     assert watch.membership.strangers == {}
+
+
+def test_only_so_many_strangers_are_remembered_and_the_oldest_goes() -> None:
+    watch = Watch()
+    for i in range(3 * MAX_STRANGERS):
+        watch.take(Refused(NodeId(f"n{i:03}"), VERSIONS, CABLE))
+        watch.wait(0.5)
+    assert len(watch.membership.strangers) == MAX_STRANGERS
+    assert min(watch.membership.strangers) == f"n{2 * MAX_STRANGERS:03}"
+
+
+def test_whoever_announces_a_member_as_another_version_is_not_believed() -> None:
+    watch = Watch()
+    watch.hear(beat("a"))
+    theirs = Versions(product="", protocol=9, shard_format=9)
+    watch.take(Refused(A, theirs, CABLE))
+    watch.take(Refused(NodeId("me"), theirs, CABLE))
+    assert watch.membership.strangers == {}
+    watch.wait(LEASE_S + 1)
+    watch.take(Refused(A, theirs, CABLE))
+    assert set(watch.membership.strangers) == {A}
 
 
 def test_a_stranger_is_forgotten() -> None:

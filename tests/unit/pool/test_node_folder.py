@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
 from engine.messages.pool import Term
+from engine.pool.known_peers import MAX_KNOWN, KnownPeer
 from engine.pool.node_folder import NodeFolder, read_reach
 
 
@@ -49,8 +51,8 @@ def test_a_folder_in_use_is_refused_and_its_holder_named(tmp_path):
     NodeFolder(tmp_path).close()  # it went with its process
 
 
-@pytest.mark.parametrize("name", ["id.json", "term.json"])
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"counter": -', b"[1]"])
+@pytest.mark.parametrize("name", ["id.json", "term.json", "known.json", "port.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"counter": -', b"[1]", b"-7"])
 def test_a_damaged_file_is_set_aside_and_said(tmp_path, name, content):
     NodeFolder(tmp_path).close()
     (tmp_path / name).write_bytes(content)
@@ -61,7 +63,66 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path, name, content):
     assert aside.read_bytes() == content
     assert folder.node_id
     assert folder.term is None
+    assert folder.known == ()
+    assert folder.last_port is None
     folder.close()
+    again = NodeFolder(tmp_path)
+    assert again.notes == []  # said once
+    assert again.node_id == folder.node_id
+    again.close()
+
+
+@pytest.mark.parametrize("text", ["", "../x", "A" * 20, "a b", "x" * 33, "-a", "\u0661"])
+def test_an_identity_nobody_could_announce_is_damage(tmp_path, text):
+    tmp_path.joinpath("id.json").write_text(json.dumps(text))
+    folder = NodeFolder(tmp_path)
+    assert folder.notes[0].startswith("id.json was damaged")
+    assert folder.node_id != text
+    folder.close()
+
+
+def test_a_folder_in_a_file_s_place_is_set_aside(tmp_path):
+    (tmp_path / "term.json").mkdir()
+    folder = NodeFolder(tmp_path)
+    assert folder.notes[0].startswith("term.json was damaged")
+    folder.keep_term(Term(1, folder.node_id, 1))
+    folder.close()
+
+
+def test_what_was_reached_and_where_it_listened_are_there_after_a_restart(tmp_path):
+    first = NodeFolder(tmp_path)
+    known = (KnownPeer(NodeId("a"), "10.0.0.2:7420"),)
+    first.keep_known(known)
+    first.keep_port(7421)
+    first.close()
+    second = NodeFolder(tmp_path)
+    assert second.known == known
+    assert second.last_port == 7421
+    second.close()
+
+
+def test_a_file_with_more_addresses_than_are_kept_is_cut(tmp_path):
+    NodeFolder(tmp_path).close()
+    many = [{"node_id": f"n{i}", "address": f"10.0.0.2:{i + 1}"} for i in range(1000)]
+    many[0]["address"] = "no address"
+    (tmp_path / "known.json").write_text(json.dumps(many))
+    folder = NodeFolder(tmp_path)
+    assert len(folder.known) == MAX_KNOWN
+    assert folder.known[0].node_id == "n1"
+    folder.close()
+
+
+def test_a_copied_identity_is_replaced_and_the_term_stays(tmp_path):
+    folder = NodeFolder(tmp_path)
+    before = folder.node_id
+    folder.keep_term(Term(3, before, 5))
+    folder.renew_identity()
+    assert folder.node_id != before
+    folder.close()
+    again = NodeFolder(tmp_path)
+    assert again.node_id == folder.node_id
+    assert again.term == Term(3, before, 5)
+    again.close()
 
 
 def test_reach_is_there_while_the_node_runs_and_gone_afterwards(tmp_path):
@@ -69,6 +130,7 @@ def test_reach_is_there_while_the_node_runs_and_gone_afterwards(tmp_path):
     assert read_reach(tmp_path) is None
     folder.keep_reach("ws://127.0.0.1:4711")
     assert read_reach(tmp_path).address == "ws://127.0.0.1:4711"
+    assert read_reach(tmp_path).node_id == folder.node_id  # who must answer there
     folder.close()
     folder.close()
     assert read_reach(tmp_path) is None
