@@ -25,6 +25,7 @@ from engine.cli.load_command import follow_load
 from engine.cli.load_view import LoadView
 from engine.cli.own_node import open_own_node
 from engine.cli.preparation import open_source
+from engine.cli.wish_watch import LoadWatch
 from engine.errors import PeerTimeoutError, RequestError, StageError
 from engine.messages.pool_control import LoadModel
 from engine.messages.request_body import RequestBody, as_generate
@@ -182,7 +183,7 @@ class _Demo:
         began_s = time.monotonic()
         async with open_own_node(asked.data) as connection:
             view = LoadView({}, began_s)
-            report = await follow_load(connection, request, view, self.output)
+            report = await follow_load(connection, request, LoadWatch(), view, self.output)
         self.figures.load_s = time.monotonic() - began_s
         self.figures.phases_s = view.phase_seconds(time.monotonic())
         return report

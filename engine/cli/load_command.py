@@ -45,23 +45,28 @@ async def load_command(given: argparse.Namespace, output: Output) -> None:
 
     Cancellation: nothing is told to the pool. A model that is still being read or converted here
     is given up, because the node sees that nobody waits for it; a wish that the pool knows stays.
-    """
+    """  # noqa: DOC501 - cancellation is passed on
     request = load_request(given)
     async with open_own_node(data_dir(given)) as connection:
         status = await ask_status(connection)
         names = {n.node_id: printable(n.report.name) for n in status.nodes if n.report is not None}
-        view = LoadView(names, time.monotonic())
-        await follow_load(connection, request, view, output)
+        watch, view = LoadWatch(), LoadView(names, time.monotonic())
+        try:
+            await follow_load(connection, request, watch, view, output)
+        except asyncio.CancelledError:
+            _tell_what_goes_on(watch, output)
+            raise
 
 
 async def follow_load(
-    connection: Connection, request: Message, view: LoadView, output: Output
+    connection: Connection, request: Message, watch: LoadWatch, view: LoadView, output: Output
 ) -> DeploymentReport:
     """Ask a node to load a model, and show every report until the model runs.
 
     Args:
         connection: To the node; nothing else is under way on it.
         request: ``LoadModel``.
+        watch: New; knows at any moment whether the pool has taken it up.
         view: Begins now.
         output: Told everything.
 
@@ -71,28 +76,24 @@ async def follow_load(
     Raises:
         DaisyError: What the node or the pool says went wrong.
 
-    Cancellation: a person is told what goes on.
+    Cancellation: the pool is told nothing.
     """  # noqa: DOC501 - cancellation is passed on
-    watch, shown = LoadWatch(), _Shown(view, output)
+    shown = _Shown(view, output)
     began_s = time.monotonic()
     await connection.send(encode_control(request))
-    try:
-        async for report in _reports(connection):
-            if report is None:
-                shown.again()
-                continue
-            outcome = watch.see(report)
-            output.event("deployment", **msgspec.to_builtins(report))
-            shown.take(report, is_recorded=watch.is_recorded and outcome is not Outcome.REPLACED)
-            if outcome is Outcome.DONE:
-                shown.end()
-                _tell_ready(report, time.monotonic() - began_s, output)
-                return report
-            if outcome in {Outcome.FAILED, Outcome.REFUSED, Outcome.REPLACED}:
-                raise _failure(outcome, report)
-    except asyncio.CancelledError:
-        _tell_what_goes_on(watch, output)
-        raise
+    async for report in _reports(connection):
+        if report is None:
+            shown.again()
+            continue
+        outcome = watch.see(report)
+        output.event("deployment", **msgspec.to_builtins(report))
+        shown.take(report, is_recorded=watch.is_recorded and outcome is not Outcome.REPLACED)
+        if outcome is Outcome.DONE:
+            shown.end()
+            _tell_ready(report, time.monotonic() - began_s, output)
+            return report
+        if outcome in {Outcome.FAILED, Outcome.REFUSED, Outcome.REPLACED}:
+            raise _failure(outcome, report)
     raise RemoteProtocolError("The node said nothing of the end.")
 
 
