@@ -50,3 +50,5 @@ MAX_PORT = 65_535
 MAX_CHUNK_BYTES = 4 << 20
 MAX_CHUNKS = 1 << 16  # of a file: 256 GiB
 MAX_CHUNK_LIST_BYTES = MAX_CHUNKS * 32 + 1024  # a SHA-256 each, and what else a list says
+# A roster of 64 members with everyone who was ever removed; an ordinary one has 3 KB.
+MAX_ROSTER_BYTES = 128 << 10
