@@ -12,7 +12,7 @@ from engine.cli.arguments import data_dir
 from engine.cli.interrupts import stop_on_signals, stop_when_input_ends
 from engine.cli.own_node import NODE_FOLDER
 from engine.cli.plan_table import short
-from engine.errors import UsageError
+from engine.errors import IdentityCopiedError, UsageError, first_of
 from engine.node import NodeOptions, run_node
 from engine.pool.adapters import rank_adapters
 from engine.pool.node_folder import NodeFolder
@@ -60,25 +60,39 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
         stop_on_signals(stop)
         if given.until_stdin_closes:
             stop_when_input_ends(stop)
-        options = NodeOptions(
-            node_id=folder.node_id,
-            host=_EVERY_ADDRESS,
-            port=given.port,
-            shard_folders=(),
-            pool=PoolOptions(
-                folder=folder,
-                name=given.name or socket.gethostname(),
-                interfaces=tuple(given.interface),
-                peers=peers,
-                memory_cap_bytes=cap,
-            ),
+        pool = PoolOptions(
+            folder=folder,
+            name=given.name or socket.gethostname(),
+            interfaces=tuple(given.interface),
+            peers=peers,
+            memory_cap_bytes=cap,
         )
-        await run_node(options, partial(_tell_listening, folder, output), stop)
+        while await _is_to_start_again(pool, given.port, output, stop):
+            continue
     finally:
         folder.close()
 
 
-def _tell_listening(folder: NodeFolder, output: Output, address: str) -> None:
+async def _is_to_start_again(
+    pool: PoolOptions, port: int, output: Output, stop: asyncio.Event
+) -> bool:
+    """Be a node; return whether it must be one again, for its identity was another PC's copy."""
+    folder = pool.folder
+    options = NodeOptions(folder.node_id, _EVERY_ADDRESS, port, shard_folders=(), pool=pool)
+    try:
+        await run_node(options, partial(_tell_listening, folder, output, len(folder.notes)), stop)
+    except BaseExceptionGroup as group:
+        error = first_of(group)
+        if not isinstance(error, IdentityCopiedError):
+            raise
+        output.say(f"Note: {error.what}")
+        return True
+    return False
+
+
+def _tell_listening(folder: NodeFolder, output: Output, num_told: int, address: str) -> None:
+    for note in folder.notes[num_told:]:
+        output.say(f"Note: {note}")
     port = address.rpartition(":")[2]
     folder.keep_reach(f"ws://127.0.0.1:{port}")
     output.event("listening", node_id=folder.node_id, port=int(port))

@@ -66,14 +66,18 @@ async def connect_own_node(endpoint: Endpoint, data_dir: Path) -> Connection | N
     if reach is None:
         return None
     try:
-        return await endpoint.connect(reach.address)
+        connection = await endpoint.connect(reach.address)
     except PeerTimeoutError as exc:
         raise PeerTimeoutError(
             f"The node of this PC (process {reach.pid}) does not answer.",
             "End it, and start it again: daisy node.",
         ) from exc
-    except PeerUnreachableError:
+    except (PeerUnreachableError, RemoteProtocolError):
         return None  # it ended without a chance to take back what it wrote
+    if reach.node_id not in {None, connection.peer.node_id}:
+        await connection.close("Another node was meant.")
+        return None  # it ended, and another node has its port
+    return connection
 
 
 def _reach_of_living(folder: Path) -> Reach | None:

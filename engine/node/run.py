@@ -38,6 +38,7 @@ from engine.node.requests import Requests
 from engine.pipeline.placed_stage import own_place
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
+from engine.pool.own_port import listen
 from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.pipeline.relay import Relay
+    from engine.pool.dialler import Attend
     from engine.pool.part import PoolOptions
     from engine.transport.connection import Connection
+    from engine.transport.endpoint import Listener
 
 _logger = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ class NodeOptions:
     Attributes:
         node_id: Its name in placements.
         host: Address to listen on.
-        port: 0 lets the system choose.
+        port: 0 for the one of the last start in a pool, or any.
         shard_folders: Where its shards lie; found by the SHA-256 of their manifests.
         cpus: Processors its stage may use; None for all.
         pool: How it takes part in the pool; None for a node that is told everything.
@@ -86,13 +89,16 @@ async def run_node(
         PortInUseError: The port is taken.
         ModelNotFoundError: A shard folder is none.
 
+    Fails with a group that holds ``IdentityCopiedError`` where another PC runs with a copy of this
+    node's folder, which has a new identity then.
+
     Cancellation: ends the stage process and closes all connections.
     """
     folders = {f.manifest_sha256: f for f in map(open_shard_folder, options.shard_folders)}
     async with asyncio.TaskGroup() as group:
         endpoint = Endpoint(_hello(options.node_id), group)
         node = _Node(options, folders, endpoint, group)
-        listener = await endpoint.listen(options.host, options.port, node.attend)
+        listener = await _listen(options, endpoint, node.attend)
         membership = None
         if options.pool is not None:
             node.join(options.pool, listener.port)
@@ -104,6 +110,12 @@ async def run_node(
             membership.cancel()
         await node.placements.end()
         await listener.close()
+
+
+async def _listen(options: NodeOptions, endpoint: Endpoint, attend: Attend) -> Listener:
+    if options.pool is None:
+        return await endpoint.listen(options.host, options.port, attend)
+    return await listen(endpoint, options.host, options.port, options.pool.folder, attend)
 
 
 def _hello(node_id: NodeId) -> Hello:
