@@ -40,7 +40,7 @@ from tests.unit.pipeline.scripted import (
 if TYPE_CHECKING:
     from engine.pipeline.chat_text import ChatText
 
-QUICK = Waits(load_s=0.3, mend_s=0.3, failed_s=0.1, again_s=(0.0, 0.01))
+PATIENT = Waits(load_s=10.0, mend_s=10.0, failed_s=10.0, again_s=(0.0, 0.01))
 TERM = Term(1, NodeId("node-0"), 1)
 SCRIPT = (*LLAMA, END)
 ANSWER = (*PARIS, END)
@@ -184,7 +184,7 @@ class ScriptedPool:
         self.links: list[FarLink] = []
         self.on_link = lambda _: None
         self.unreachable: set[int] = set()
-        self.relay = Relay(self, QUICK)
+        self.relay = Relay(self, PATIENT)
 
     # ---- what the relay asks ------------------------------------------------------------------
 
@@ -208,6 +208,10 @@ class ScriptedPool:
         self.on_link(link)
         self.links.append(link)
         return link
+
+    def wait_only(self, **waits) -> None:
+        """Give up sooner, in those tests that are about giving up."""
+        self.relay = Relay(self, PATIENT._replace(**waits))
 
     # ---- what happens -------------------------------------------------------------------------
 

@@ -223,9 +223,9 @@ def test_an_asker_that_vanishes_frees_its_place(chat_text, when):
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(head.answer(question(), asker.send))
                 await asker.wait_for(Accepted if chain.paused else TextDelta)
-                await asyncio.sleep(0.01)
+                await chain.wait_for(1)
                 task.cancel()
-            chain.paused = False
+            chain.go_on()
             lost = Asker()
             lost.error = PeerUnreachableError("The connection was closed.")
             with pytest.raises(PeerUnreachableError):
@@ -495,13 +495,13 @@ def test_a_chain_that_says_nothing_is_given_up(chat_text, monkeypatch):
 
 def test_a_chain_that_computes_for_others_is_not_given_up(chat_text, monkeypatch):
     """One that waits for its place hears nothing for long, and that is no fault."""
-    monkeypatch.setattr("engine.pipeline.live_request.TOKEN_DEADLINE_S", 0.2)
+    monkeypatch.setattr("engine.pipeline.live_request.TOKEN_DEADLINE_S", 1.0)
     first, second = Asker(), Asker()
     chain = ScriptedChain([ENDLESS])
 
     async def scenario():
         def slowly(batch):
-            asyncio.get_running_loop().call_later(0.03, chain.answer, batch)
+            asyncio.get_running_loop().call_later(0.1, chain.answer, batch)
 
         chain.on_batch = slowly
         placed = placement(max_sequences=1)
@@ -511,5 +511,5 @@ def test_a_chain_that_computes_for_others_is_not_given_up(chat_text, monkeypatch
             group.create_task(head.answer(question("b", max_tokens=2), second.send))
 
     run(scenario())
-    assert second.finished.ttft_s > 0.25
+    assert second.finished.ttft_s > 1.05
     assert second.finished.completion_tokens == 2

@@ -207,7 +207,7 @@ def test_a_head_that_still_answers_is_heard_out_though_the_pool_has_moved_on(cha
 
 
 def test_a_slow_asker_is_not_taken_for_a_silent_head(chat_text, monkeypatch):
-    monkeypatch.setattr("engine.pipeline.relay.SILENCE_S", 0.02)
+    monkeypatch.setattr("engine.pipeline.relay.SILENCE_S", 0.4)
 
     async def scenario(pool, asker):
         pool.place(1, SCRIPT)
@@ -216,7 +216,7 @@ def test_a_slow_asker_is_not_taken_for_a_silent_head(chat_text, monkeypatch):
         await asker.wait_for_ids(3)
         asker.may_go.clear()
         pool.tell(epoch=2)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(1.0)
         asker.may_go.set()
         await task
 
@@ -394,6 +394,7 @@ def test_a_chain_of_stage_failures_is_not_the_askers(chat_text):
     """The reason is the stage's, with its class, wherever the head was."""
 
     async def scenario(pool, asker):
+        pool.wait_only(mend_s=0.2)
         pool.place(1, SCRIPT)
         pool.tell()
         task = pool._group.create_task(failure_of(pool.relay.answer(question(), asker.send, "k")))

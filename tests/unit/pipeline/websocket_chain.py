@@ -20,7 +20,7 @@ from tests.unit.pipeline.frames import EPOCH
 if TYPE_CHECKING:
     from engine.transport.connection import Connection
 
-LIVENESS = Liveness(hello_within_s=0.5, ping_after_s=0.2, dead_after_s=0.6)
+LIVENESS = Liveness(hello_within_s=1.0, ping_after_s=0.3, dead_after_s=1.2)
 
 
 class Line:
