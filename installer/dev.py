@@ -97,7 +97,7 @@ def setup(_rest: list[str]) -> int:
 
 
 def demo(rest: list[str]) -> int:
-    """Run the main job: cut the embedded model, chain two nodes, answer, compare."""
+    """Run the main job: three nodes become a pool, answer, lose one, answer on, and compare."""
     setup([])
     _step("Demo")
     return _call([str(_python()), "-m", "engine.cli.entry", "demo", *rest])

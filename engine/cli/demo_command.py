@@ -170,6 +170,7 @@ class _Demo:
         self.figures.discovery_s, self.figures.election_s = seen_s, seen_s + elected_s
         chosen = (await running[0].status()).coordinator
         name = next(node.name for node in running if node.node_id == chosen)
+        self.output.event("pool", nodes=[node.name for node in running], coordinator=name)
         self.output.say(f"They see each other, and agreed on {name} as coordinator.")
         return running
 
@@ -205,6 +206,7 @@ class _Demo:
             if to_kill is not None and not is_killed and len(answer.token_ids) >= kill_after:
                 is_killed = True
                 to_kill.process.kill()
+                self.output.event("killed", node=to_kill.name, tokens=len(answer.token_ids))
 
         async with open_own_node(asked.data) as connection:
             answer = await tell_answer(connection, self._request(), self.output, on_text=on_text)

@@ -92,6 +92,8 @@ async def follow_load(
             shown.end()
             _tell_ready(report, time.monotonic() - began_s, output)
             return report
+        if outcome is Outcome.FAILED:
+            output.say("The pool tries again when its PCs change. To give it up: daisy unload.")
         if outcome in {Outcome.FAILED, Outcome.REFUSED, Outcome.REPLACED}:
             raise _failure(outcome, report)
     raise RemoteProtocolError("The node said nothing of the end.")
@@ -194,7 +196,8 @@ class _Shown:
             self._output.keep_drawn()
 
     def _tell_plan(self, model: str | None, reason: str) -> None:
-        self._output.say(f"{printable(model or 'The model')}: {printable(reason)}")
+        why = printable(reason) or "no place was found for it."
+        self._output.say(f"{printable(model or 'The model')}: {why}")
         for line in plan_lines(self._plan):
             self._output.say(f"  {line}")
 
