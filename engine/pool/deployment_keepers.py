@@ -61,7 +61,7 @@ def next_keeper(
         able: Who keeps it already.
         unfit: Who is left out.
         asked: Who was asked in vain; they come last.
-        own: The coordinator, which comes first: it has seen to it that nobody else is needed.
+        own: The coordinator, which comes first: where it is, there is a pool.
     """
     if len(able) >= ENOUGH_KEEPERS:
         return None

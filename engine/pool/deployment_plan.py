@@ -136,17 +136,15 @@ def is_whole(record: Deployment) -> bool:
     return start == record.wish.model.num_layers
 
 
-def has_better_plan(record: Deployment, nodes: Nodes, ledger: Ledger) -> bool:
-    """Return whether the placement should be replaced by what ``plan_for`` returns.
+def has_better_plan(wish: Wish, record: Deployment, nodes: Nodes, ledger: Ledger) -> bool:
+    """Return whether a placement should be replaced by what ``plan_for`` returns.
 
     Args:
-        record: With a wish and whole stages, whose nodes are all seen.
+        wish: What runs.
+        record: With whole stages, whose nodes are all seen.
         nodes: All that are known.
         ledger: Who is left out, and why.
     """
-    wish = record.wish
-    if wish is None:
-        return False
     current = Plan(
         model_name=wish.model.name,
         num_layers=wish.model.num_layers,

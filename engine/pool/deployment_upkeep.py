@@ -84,7 +84,7 @@ def _replanned(coordination: Coordination, now_s: float) -> Coordination:
     is_due = now_s - upkeep.replan_s >= REPLAN_EVERY_S and head.active_requests == 0
     if not is_due:
         return coordination
-    if not has_better_plan(record, coordination.nodes, coordination.ledger):
+    if not has_better_plan(coordination.wanted, record, coordination.nodes, coordination.ledger):
         return replace(coordination, upkeep=replace(upkeep, replan_s=now_s))
     return moved(coordination, Input.BETTER, record=without_stages(record, None), until_s=now_s)
 
