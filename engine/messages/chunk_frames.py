@@ -1,4 +1,4 @@
-"""The layout of the two frames that carry parts of files: a chunk, and a chunk list.
+"""The layout of the two frames that carry parts of files: a piece of a chunk, and a chunk list.
 
 Both begin with the prefix of every frame; all integers are little-endian:
 
@@ -6,6 +6,7 @@ Both begin with the prefix of every frame; all integers are little-endian:
     0       8     prefix        type 0x106                      type 0x104
     8       32    name          SHA-256 of the whole file       SHA-256 of the whole file
     40      4     index         of the chunk, from 0            there is none
+    44      4     piece         of the chunk, from 0            there is none
     then    4     num_bytes     of the data, 1 or more          of the list, 1 or more
     then          data          as it stands in the file        msgpack
 
@@ -22,12 +23,12 @@ from typing import Any, TypeAlias
 from engine.errors import LocalProtocolError, RemoteProtocolError
 from engine.messages.control import PROTOCOL_VERSION, MessageType
 from engine.messages.frames import MAGIC, PREFIX
-from engine.messages.limits import MAX_CHUNK_BYTES, MAX_CHUNK_LIST_BYTES, MAX_CHUNKS
+from engine.messages.limits import MAX_CHUNK_LIST_BYTES, MAX_CHUNKS, MAX_PIECE_BYTES, MAX_PIECES
 
 # Whose fault a broken rule is: ours when encoding, the peer's when decoding.
 _Fault: TypeAlias = type[LocalProtocolError] | type[RemoteProtocolError]
 
-_CHUNK = struct.Struct("<32sII")
+_CHUNK = struct.Struct("<32sIII")
 _CHUNK_LIST = struct.Struct("<32sI")
 _CHUNK_PREFIX = PREFIX.pack(MAGIC, PROTOCOL_VERSION, 0, MessageType.CHUNK, 0)
 _CHUNK_LIST_PREFIX = PREFIX.pack(MAGIC, PROTOCOL_VERSION, 0, MessageType.CHUNK_LIST, 0)
@@ -35,16 +36,18 @@ _CHUNK_LIST_PREFIX = PREFIX.pack(MAGIC, PROTOCOL_VERSION, 0, MessageType.CHUNK_L
 
 @dataclass(frozen=True, slots=True)
 class ChunkFrame:
-    """One chunk of a file.
+    """A piece of one chunk of a file.
 
     Attributes:
         name: SHA-256 of the whole file, in hex.
         index: Of the chunk, from 0.
-        data: Its bytes, 1 to ``MAX_CHUNK_BYTES``.
+        piece: Of the chunk, from 0.
+        data: Its bytes, 1 to ``MAX_PIECE_BYTES``.
     """
 
     name: str
     index: int
+    piece: int
     data: memoryview
 
 
@@ -61,20 +64,21 @@ class ChunkListFrame:
     data: memoryview
 
 
-def encode_chunk(name: str, index: int, data: bytes | memoryview) -> bytes:
-    """Lay a chunk out as one frame; its bytes are copied once.
+def encode_chunk(name: str, index: int, piece: int, data: bytes | memoryview) -> bytes:
+    """Lay a piece of a chunk out as one frame; its bytes are copied once.
 
     Args:
         name: SHA-256 of the whole file, in hex.
         index: Of the chunk, from 0.
+        piece: Of the chunk, from 0.
         data: Its bytes.
 
     Raises:
         LocalProtocolError: The name is none, or a number is out of its range.
     """
-    _check_index(index, LocalProtocolError)
-    _check_size("chunk", len(data), MAX_CHUNK_BYTES, LocalProtocolError)
-    return b"".join((_CHUNK_PREFIX, _CHUNK.pack(_digest(name), index, len(data)), data))
+    _check_place(index, piece, LocalProtocolError)
+    _check_size("piece", len(data), MAX_PIECE_BYTES, LocalProtocolError)
+    return b"".join((_CHUNK_PREFIX, _CHUNK.pack(_digest(name), index, piece, len(data)), data))
 
 
 def encode_chunk_list(name: str, data: bytes | memoryview) -> bytes:
@@ -92,7 +96,7 @@ def encode_chunk_list(name: str, data: bytes | memoryview) -> bytes:
 
 
 def decode_chunk(frame: memoryview) -> ChunkFrame:
-    """Read a chunk; its data is a view of the frame.
+    """Read a piece of a chunk; its data is a view of the frame.
 
     Args:
         frame: A whole frame whose prefix has been checked, as a read-only view of bytes.
@@ -100,10 +104,11 @@ def decode_chunk(frame: memoryview) -> ChunkFrame:
     Raises:
         RemoteProtocolError: The frame breaks a rule of the layout.
     """
-    digest, index, num_bytes = _fields(_CHUNK, frame)
-    _check_index(index, RemoteProtocolError)
-    _check_size("chunk", num_bytes, MAX_CHUNK_BYTES, RemoteProtocolError)
-    return ChunkFrame(digest.hex(), index, _data(frame, PREFIX.size + _CHUNK.size, num_bytes))
+    digest, index, piece, num_bytes = _fields(_CHUNK, frame)
+    _check_place(index, piece, RemoteProtocolError)
+    _check_size("piece", num_bytes, MAX_PIECE_BYTES, RemoteProtocolError)
+    data = _data(frame, PREFIX.size + _CHUNK.size, num_bytes)
+    return ChunkFrame(digest.hex(), index, piece, data)
 
 
 def decode_chunk_list(frame: memoryview) -> ChunkListFrame:
@@ -142,9 +147,11 @@ def _fields(layout: struct.Struct, frame: memoryview) -> tuple[Any, ...]:
     return layout.unpack_from(frame, PREFIX.size)
 
 
-def _check_index(index: int, fault: _Fault) -> None:
+def _check_place(index: int, piece: int, fault: _Fault) -> None:
     if not 0 <= index < MAX_CHUNKS:
         raise fault(f"A chunk has number {index}; a file has at most {MAX_CHUNKS}.")
+    if not 0 <= piece < MAX_PIECES:
+        raise fault(f"A piece has number {piece}; a chunk has at most {MAX_PIECES}.")
 
 
 def _check_size(what: str, num_bytes: int, most: int, fault: _Fault) -> None:

@@ -45,9 +45,11 @@ MAX_KEPT_MODELS = 64  # one node tells of
 MAX_PROGRESS = 256  # steps told of at once: four a node
 MAX_PORT = 65_535
 
-# A file travels in pieces: one is held whole by sender and receiver before its hash is known, and
-# is lost when a PC is. 4 MiB are 34 ms of a 1 Gbit/s link.
+# A file's hash list names chunks; they travel in pieces, so that several can be under way and yet
+# no more than a chunk's worth of a file is lost when a PC is. 4 MiB are 34 ms of a 1 Gbit/s link.
 MAX_CHUNK_BYTES = 4 << 20
+MAX_PIECE_BYTES = 1 << 20
+MAX_PIECES = MAX_CHUNK_BYTES // MAX_PIECE_BYTES  # of a chunk
 MAX_CHUNKS = 1 << 16  # of a file: 256 GiB
 MAX_CHUNK_LIST_BYTES = MAX_CHUNKS * 32 + 1024  # a SHA-256 each, and what else a list says
 # A roster of 64 members with everyone who was ever removed; an ordinary one has 3 KB.

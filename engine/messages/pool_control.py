@@ -136,7 +136,8 @@ class ChunksThere(Message, frozen=True):
 
 
 class AskChunk(Message, frozen=True):
-    """Ask for a chunk; answered by a ``CHUNK`` frame or ``ErrorReport``."""
+    """Ask for a piece of a chunk; answered by a ``CHUNK`` frame or ``ErrorReport``."""
 
     name: str
     index: int
+    piece: int  # of the chunk, from 0; each has 1 MiB but a file's last

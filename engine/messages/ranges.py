@@ -25,6 +25,7 @@ from engine.messages.limits import (
     MAX_NAME_LENGTH,
     MAX_NESTING,
     MAX_NODES,
+    MAX_PIECES,
     MAX_PORT,
     MAX_PROGRESS,
     MAX_REQUEST_ID_LENGTH,
@@ -58,6 +59,7 @@ HIGHEST = {
     **dict.fromkeys(("usable_bytes", "needed_bytes"), MAX_COUNTER),
     "next_number": MAX_U32,
     "index": MAX_CHUNKS - 1,
+    "piece": MAX_PIECES - 1,
     "port": MAX_PORT,
 }
 # Characters; bytes of a bitmap. Ids are 20, and nobody reads more of a name.

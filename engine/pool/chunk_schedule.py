@@ -1,8 +1,9 @@
 """Which chunk to ask of whom; pure.
 
 The rarest chunk first, so that what only one PC has is not left for last; of the PCs that have
-it, the one with the fewest requests under way. A PC that sends a bad chunk is asked nothing more,
-and its chunk is asked of another; a PC that fails otherwise gets a few more chances.
+it, the one that failed least. A PC is given the next chunk when all of the one before is asked for.
+A PC that sends a bad chunk is asked nothing more, and its chunk is asked of another; a PC that
+fails otherwise gets a few more chances.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from engine.domain import NodeId
 
-MAX_REQUESTS_PER_SOURCE = 2  # one is on its way while the other is asked for
 MAX_FAILURES = 3  # in a row, without a chunk in between
 
 
@@ -35,7 +35,7 @@ class ChunkSchedule:
         self._wanted = set(missing)
         self._available = dict(available)
         self._under_way: dict[int, NodeId] = {}
-        self._busy = dict.fromkeys(available, 0)
+        self._asking: dict[NodeId, int] = {}  # whom for which chunk, not yet for all of it
         self._failures = dict.fromkeys(available, 0)
         self.set_aside: dict[NodeId, str] = {}
 
@@ -59,8 +59,16 @@ class ChunkSchedule:
         if request is not None:
             node_id, index = request
             self._under_way[index] = node_id
-            self._busy[node_id] += 1
+            self._asking[node_id] = index
         return request
+
+    def asked(self, index: int) -> None:
+        """Note that all of a chunk is asked for; its sender may be given the next.
+
+        Args:
+            index: Of a chunk under way.
+        """
+        self._stop_asking(self._under_way[index], index)
 
     def came(self, index: int) -> None:
         """Note that a chunk came and is what it should be.
@@ -80,6 +88,14 @@ class ChunkSchedule:
         """
         self._drop(self._back(index), why)
 
+    def was_mixed(self, index: int) -> None:
+        """Note that a chunk is bad whose pieces came from several: nobody is set aside for it.
+
+        Args:
+            index: Of a chunk under way; it is asked for again.
+        """
+        self._back(index)
+
     def failed(self, index: int, why: str) -> None:
         """Note that a chunk did not come; its sender is set aside after ``MAX_FAILURES``.
 
@@ -94,15 +110,19 @@ class ChunkSchedule:
 
     def _back(self, index: int) -> NodeId:
         node_id = self._under_way.pop(index)
-        self._busy[node_id] -= 1
+        self._stop_asking(node_id, index)
         return node_id
+
+    def _stop_asking(self, node_id: NodeId, index: int) -> None:
+        if self._asking.get(node_id) == index:
+            del self._asking[node_id]
 
     def _drop(self, node_id: NodeId, why: str) -> None:
         self.set_aside.setdefault(node_id, why)
         self._available[node_id] = frozenset()
 
     def _next(self) -> tuple[NodeId, int] | None:
-        free = [n for n in self._available if self._busy[n] < MAX_REQUESTS_PER_SOURCE]
+        free = [node_id for node_id in self._available if node_id not in self._asking]
         possible = {
             index
             for node_id in free
@@ -113,7 +133,7 @@ class ChunkSchedule:
             return None
         index = min(possible, key=lambda i: (self._num_holders(i), i))
         holders = [node_id for node_id in free if index in self._available[node_id]]
-        best = min(holders, key=lambda n: (self._busy[n], self._failures[n], n))
+        best = min(holders, key=lambda n: (self._failures[n], n))
         return best, index
 
     def _num_holders(self, index: int) -> int:

@@ -48,7 +48,7 @@ def subject(about: Question | ChunkListFrame | ChunksThere | ChunkFrame) -> str:
         about: A question, or an answer.
     """
     if isinstance(about, AskChunk | ChunkFrame):
-        return f"{about.name}/{about.index}"
+        return f"{about.name}/{about.index}/{about.piece}"
     return about.name
 
 
@@ -212,7 +212,7 @@ class PeerChunkSource:
         Args:
             name: SHA-256 of the file, in hex.
 
-        Fails as ``chunk`` does.
+        Fails as ``piece`` does.
         """
         answer = await self._ask(AskChunkList(name=name), ChunkListFrame)
         return bytes(answer.data)
@@ -223,24 +223,25 @@ class PeerChunkSource:
         Args:
             name: SHA-256 of the file, in hex.
 
-        Fails as ``chunk`` does.
+        Fails as ``piece`` does.
         """
         answer = await self._ask(AskChunksThere(name=name), ChunksThere)
         bitmap = ChunkBitmap(8 * len(answer.bitmap), answer.bitmap)
         return frozenset(index for index in range(bitmap.num_chunks) if index in bitmap)
 
-    async def chunk(self, name: str, index: int) -> bytes:
-        """Return a chunk, unverified.
+    async def piece(self, name: str, index: int, piece: int) -> bytes:
+        """Return a piece of a chunk, unverified.
 
         Args:
             name: SHA-256 of the file, in hex.
             index: Of the chunk.
+            piece: Of the chunk.
 
         Fails with ``TransportError`` if the PC can't be asked, or the connection was lost twice;
         with whatever error the other PC reports. Cancellation: safe; the answer is dropped when it
         comes.
         """
-        answer = await self._ask(AskChunk(name=name, index=index), ChunkFrame)
+        answer = await self._ask(AskChunk(name=name, index=index, piece=piece), ChunkFrame)
         return bytes(answer.data)
 
     async def _ask(self, question: Question, kind: type[A]) -> A:

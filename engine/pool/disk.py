@@ -119,7 +119,7 @@ def read_at(file: BinaryIO, index: int) -> bytes:
     return file.read(CHUNK_BYTES)
 
 
-def write_at(path: Path, offset: int, data: bytes) -> None:
+def write_at(path: Path, offset: int, data: bytes | memoryview) -> None:
     """Write into a file that exists; the system has it when this returns.
 
     Args:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.errors import ModelNotFoundError, ShardCorruptError
 from engine.models.storage import storage_errors
+from engine.pool.chunk_pieces import PIECE_BYTES, LandedPieces, piece_bytes
 from engine.pool.chunks import CHUNK_BYTES, ChunkBitmap, ChunkList, checked_name, chunk_list_of
 from engine.pool.disk import flush_file, flush_folder, pieces_of, read_at, write_at, write_whole
 
@@ -30,10 +31,20 @@ class _RunningHash:
         self._num_hashed = 0
         self._turn = threading.Lock()
 
-    def go_on(self, path: Path, bitmap: ChunkBitmap) -> None:
-        """Hash what can be hashed, unless another thread is at it."""
+    def go_on(self, path: Path, bitmap: ChunkBitmap, index: int, data: bytes) -> None:
+        """Hash what can be hashed, unless another thread is at it.
+
+        Args:
+            path: The file.
+            bitmap: Its chunks that are there.
+            index: Of one of them that need not be read.
+            data: That one.
+        """
         if self._turn.acquire(blocking=False):
             try:
+                if self._num_hashed == index:
+                    self._hash.update(data)
+                    self._num_hashed += 1
                 self._hash_on(path, bitmap)
             finally:
                 self._turn.release()
@@ -46,23 +57,38 @@ class _RunningHash:
 
     def _hash_on(self, path: Path, bitmap: ChunkBitmap) -> None:
         while self._num_hashed in bitmap:
-            # Opened for each chunk: a file's buffer may hold what was a hole a moment ago.
-            with path.open("rb") as file:
-                self._hash.update(read_at(file, self._num_hashed))
+            self._hash.update(_chunk_at(path, self._num_hashed))
             self._num_hashed += 1
 
 
-class _Incoming(NamedTuple):
-    chunks: ChunkList
-    bitmap: ChunkBitmap
-    running_hash: _RunningHash
+class _Incoming:
+    """One file on its way.
+
+    Attributes:
+        chunks: What it is to be.
+        landed: What is written of it; the disk says the same.
+        bitmap: The chunks that are there and verified.
+        running_hash: Of its beginning.
+    """
+
+    def __init__(self, chunks: ChunkList, landed: LandedPieces) -> None:
+        self.chunks = chunks
+        self.landed = landed
+        self.bitmap = ChunkBitmap(chunks.num_chunks)
+        self.running_hash = _RunningHash()
+        for index in range(chunks.num_chunks):
+            if landed.is_whole(index):
+                self.bitmap.add(index)
 
 
 class IncomingFiles:
     """The files that were begun and are not whole yet; any thread may use it.
 
-    The data file is as long as the whole file from the beginning, with holes. A chunk is written
-    at its place before its bit is set, so a bit never promises what a killed process didn't write.
+    The data file is as long as the whole file from the beginning, with holes. A piece is written
+    at its place, then its bit is set on the disk: it need not come again, whoever is killed. When
+    all pieces of a chunk have landed it is verified, and is there. If the process was killed in
+    between, and the chunk was bad, the hash of the whole file finds it, as it finds a chunk that
+    the disk lost.
     """
 
     def __init__(self, paths: StorePaths, lock: threading.RLock) -> None:
@@ -95,6 +121,15 @@ class IncomingFiles:
         """
         return self._state(name).bitmap.missing()
 
+    def missing_pieces(self, name: str) -> dict[int, tuple[int, ...]]:
+        """Return the chunks that are not there, and which pieces of each have to come.
+
+        Args:
+            name: Of a file that was begun.
+        """
+        state = self._state(name)
+        return {index: state.landed.missing(index) for index in state.bitmap.missing()}
+
     def read(self, name: str, index: int) -> bytes:
         """Return a chunk that is there.
 
@@ -105,11 +140,11 @@ class IncomingFiles:
         Raises:
             ModelNotFoundError: It is not there yet, or the disk lost it.
         """
-        chunks, bitmap, _ = self._state(name)
-        if index in bitmap:
-            with storage_errors(self._paths.root), self._paths.data(name).open("rb") as file:
-                data = read_at(file, index)
-            if chunks.matches(index, data):
+        state = self._state(name)
+        if index in state.bitmap:
+            with storage_errors(self._paths.root):
+                data = _chunk_at(self._paths.data(name), index)
+            if state.chunks.matches(index, data):
                 return data
         raise ModelNotFoundError(f"Chunk {index} of {name} is not here yet.")
 
@@ -117,9 +152,10 @@ class IncomingFiles:
         """Return what the disk must still give to the files that were begun."""
         with self._lock:
             return sum(
-                chunks.chunk_bytes(index)
-                for chunks, bitmap, _ in self._begun.values()
-                for index in bitmap.missing()
+                piece_bytes(state.chunks, index, piece)
+                for state in self._begun.values()
+                for index in state.bitmap.missing()
+                for piece in state.landed.missing(index)
             )
 
     def take_up(self, chunks: ChunkList) -> None:
@@ -131,12 +167,10 @@ class IncomingFiles:
         name = chunks.sha256
         with self._lock:
             try:
-                bits = self._paths.bitmap(name).read_bytes()
-                bitmap = ChunkBitmap(chunks.num_chunks, bits)
+                landed = LandedPieces(chunks, self._paths.bitmap(name).read_bytes())
             except (OSError, ShardCorruptError):
-                bitmap = self._found_by_hashing(chunks)
-                self._paths.bitmap(name).write_bytes(bitmap.encoded())
-            self._begun[name] = _Incoming(chunks, bitmap, _RunningHash())
+                landed = self._found_by_hashing(chunks)
+            self._take_over(chunks, landed)
 
     def begin(self, chunks: ChunkList, require_room: Callable[[int], None]) -> tuple[int, ...]:
         """Begin a file, or go on with it under the same chunk list or another.
@@ -157,35 +191,65 @@ class IncomingFiles:
                 write_whole(self._paths.chunk_list(name), chunks.encoded())
                 with data.open("ab") as file:
                     file.truncate(chunks.num_bytes)
-                bitmap = ChunkBitmap(chunks.num_chunks)
-                if begun is not None:
-                    bitmap = self._found_by_hashing(chunks)
-                self._paths.bitmap(name).write_bytes(bitmap.encoded())
-                self._begun[name] = _Incoming(chunks, bitmap, _RunningHash())
+                landed = LandedPieces(chunks) if begun is None else self._found_by_hashing(chunks)
+                self._take_over(chunks, landed)
             return self._begun[name].bitmap.missing()
 
-    def write(self, name: str, index: int, data: bytes) -> None:
-        """Verify a chunk, write it, and only then set its bit.
+    def land(self, name: str, index: int, piece: int, data: bytes | memoryview) -> None:
+        """Write a piece and set its bit on the disk.
 
         Args:
             name: Of a file that was begun.
             index: Of the chunk.
+            piece: Of the chunk.
             data: As it came.
 
         Raises:
-            ShardCorruptError: It is not that chunk; nothing was written.
+            ShardCorruptError: It is not as long as that piece; nothing was written.
+
+        Fails with ``StorageError`` if it can't be written.
         """
         state = self._state(name)
-        if not state.chunks.matches(index, data):
-            raise ShardCorruptError(f"Chunk {index} of {name} is not what it should be.")
-        write_at(self._paths.data(name), index * CHUNK_BYTES, data)
-        with self._lock:
-            if self._begun.get(name) is not state:
-                return  # another list counts now
-            state.bitmap.add(index)
-            bits = state.bitmap.encoded()[index // 8 : index // 8 + 1]
-            write_at(self._paths.bitmap(name), index // 8, bits)
-        state.running_hash.go_on(self._paths.data(name), state.bitmap)
+        if len(data) != piece_bytes(state.chunks, index, piece):
+            raise ShardCorruptError(f"Chunk {index} of {name} has no piece of {len(data)} bytes.")
+        place = index * CHUNK_BYTES + piece * PIECE_BYTES
+        with storage_errors(self._paths.root):
+            write_at(self._paths.data(name), place, data)
+            with self._lock:
+                state.landed.add(index, piece)
+                self._keep(state, index)
+
+    def verify(self, name: str, index: int) -> None:
+        """Verify a chunk of which every piece has landed; only then it is there.
+
+        Args:
+            name: Of a file that was begun.
+            index: Of the chunk.
+
+        Raises:
+            ShardCorruptError: It is not that chunk; all of it is missing again.
+
+        Fails with ``StorageError`` if it can't be read.
+        """
+        state = self._state(name)
+        path = self._paths.data(name)
+        with storage_errors(self._paths.root):
+            data = _chunk_at(path, index)
+            if not (state.landed.is_whole(index) and state.chunks.matches(index, data)):
+                with self._lock:
+                    state.landed.drop(index)
+                    self._keep(state, index)
+                raise ShardCorruptError(f"Chunk {index} of {name} is not what it should be.")
+            with self._lock:
+                state.bitmap.add(index)
+            state.running_hash.go_on(path, state.bitmap, index, data)
+
+    def _keep(self, state: _Incoming, index: int) -> None:
+        """Write down what has landed of a chunk, unless another list counts now."""
+        name = state.chunks.sha256
+        if self._begun.get(name) is state:
+            mask = state.landed.encoded()[index : index + 1]
+            write_at(self._paths.bitmap(name), index, mask)
 
     def finish(self, name: str) -> None:
         """Hash a file of which every chunk is there, and give it its name; for one thread.
@@ -198,11 +262,12 @@ class IncomingFiles:
                 now. Or every chunk is as listed and yet it is another file: the list is wrong,
                 and the file is no longer begun.
         """
-        chunks, bitmap, running_hash = self._state(name)
-        if bitmap.missing():
-            raise ShardCorruptError(f"{len(bitmap.missing())} chunks of {name} are missing.")
-        if running_hash.whole(self._paths.data(name), bitmap) != name:
-            self._forget_lost(chunks, chunk_list_of(pieces_of(self._paths.data(name))))
+        state = self._state(name)
+        missing = state.bitmap.missing()
+        if missing:
+            raise ShardCorruptError(f"{len(missing)} chunks of {name} are missing.")
+        if state.running_hash.whole(self._paths.data(name), state.bitmap) != name:
+            self._forget_lost(state.chunks, chunk_list_of(pieces_of(self._paths.data(name))))
         flush_file(self._paths.data(name))  # may take long; nobody has to wait for it
         with self._lock:
             self._paths.data(name).replace(self._paths.whole(name))
@@ -226,13 +291,18 @@ class IncomingFiles:
         except KeyError:
             raise ModelNotFoundError(f"Nobody began to fetch {name}.") from None
 
-    def _found_by_hashing(self, chunks: ChunkList) -> ChunkBitmap:
-        bitmap = ChunkBitmap(chunks.num_chunks)
+    def _take_over(self, chunks: ChunkList, landed: LandedPieces) -> None:
+        """Count this list and these pieces from now on."""
+        self._paths.bitmap(chunks.sha256).write_bytes(landed.encoded())
+        self._begun[chunks.sha256] = _Incoming(chunks, landed)
+
+    def _found_by_hashing(self, chunks: ChunkList) -> LandedPieces:
+        landed = LandedPieces(chunks)
         with suppress(FileNotFoundError):
             for index, piece in enumerate(pieces_of(self._paths.data(chunks.sha256))):
                 if index < chunks.num_chunks and chunks.matches(index, piece):
-                    bitmap.add(index)
-        return bitmap
+                    landed.add_all(index)
+        return landed
 
     def _forget_lost(self, chunks: ChunkList, found: ChunkList) -> None:
         """Keep only the chunks that are as listed.
@@ -241,16 +311,21 @@ class IncomingFiles:
             ShardCorruptError: Always; says what is wrong.
         """
         name = chunks.sha256
-        bitmap = ChunkBitmap(chunks.num_chunks)
+        landed = LandedPieces(chunks)
         for index in range(chunks.num_chunks):
             if found.digest(index) == chunks.digest(index):
-                bitmap.add(index)
-        lost = bitmap.missing()
+                landed.add_all(index)
+        lost = [index for index in range(chunks.num_chunks) if not landed.is_whole(index)]
         with self._lock, storage_errors(self._paths.root):
             if not lost:
                 self.drop(name)
                 self._paths.chunk_list(name).unlink(missing_ok=True)
                 raise ShardCorruptError(f"The chunk list of {name} is that of another file.")
-            self._begun[name] = _Incoming(chunks, bitmap, _RunningHash())
-            self._paths.bitmap(name).write_bytes(bitmap.encoded())
+            self._take_over(chunks, landed)
         raise ShardCorruptError(f"{len(lost)} chunks of {name} were lost on the disk.")
+
+
+def _chunk_at(path: Path, index: int) -> bytes:
+    """Read a chunk; the file is opened for it, as a buffer may hold what was a hole before."""
+    with path.open("rb") as file:
+        return read_at(file, index)

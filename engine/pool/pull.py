@@ -11,8 +11,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from engine.errors import DaisyError, RemoteProtocolError, ShardCorruptError, first_of
-from engine.pool.chunk_schedule import ChunkSchedule
+from engine.errors import DaisyError, RemoteProtocolError, ShardCorruptError
+from engine.pool.chunk_fetch import ChunkFetch, why
 from engine.pool.chunks import decode_chunk_list
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.pool.store import ShardStore
     from engine.pool.store_threads import StoreThreads
 
-CHUNK_DEADLINE_S = 30.0  # 4 MiB at 1.1 Mbit/s
+CHUNK_DEADLINE_S = 30.0  # a chunk's worth of pieces, 4 MiB, at 1.1 Mbit/s
 
 
 class ChunkSource(Protocol):
@@ -42,8 +42,8 @@ class ChunkSource(Protocol):
         """Return which chunks of it there are."""
         ...
 
-    async def chunk(self, name: str, index: int) -> bytes:
-        """Return a chunk; raises ``DaisyError`` if it can't."""
+    async def piece(self, name: str, index: int, piece: int) -> bytes:
+        """Return a piece of a chunk; raises ``DaisyError`` if it can't."""
         ...
 
 
@@ -146,7 +146,7 @@ class Pulls:
                         f"its file {name} has {chunks.num_bytes} bytes instead of {num_bytes}"
                     )
             except (DaisyError, TimeoutError) as exc:
-                done.set_aside[source.node_id] = _why(exc)
+                done.set_aside[source.node_id] = why(exc)
             else:
                 groups.setdefault(chunks.encoded(), (chunks, []))[1].append(source)
 
@@ -169,8 +169,10 @@ class Pulls:
         missing = await self._threads.call(self._store.begin, chunks)
         while True:
             sources = {s.node_id: s for s in group if s.node_id not in done.set_aside}
-            fetch = _Fetch(self, chunks, sources, report, done)
-            if not await fetch.run(missing):
+            fetch = ChunkFetch(self, chunks, sources, report, done)
+            if not missing:
+                report(chunks.num_bytes, chunks.num_bytes)
+            elif not await fetch.run():
                 if not fetch.has_progressed:
                     return False
                 # Somebody who is still fetching it too may have more of it by now.
@@ -192,26 +194,47 @@ class Pulls:
         except DaisyError:
             return ()
 
-    async def ask(self, source: ChunkSource, name: str, index: int) -> bytes:
-        """Ask a PC for one chunk.
+    async def ask(self, source: ChunkSource, name: str, index: int, piece: int) -> bytes:
+        """Ask a PC for one piece.
 
         Args:
             source: Whom to ask.
             name: SHA-256 of the file, in hex.
             index: Of the chunk.
+            piece: Of the chunk.
+
+        Fails with ``TimeoutError`` after the deadline, and as the source does.
         """
         async with asyncio.timeout(self._deadline_s):
-            return await source.chunk(name, index)
+            return await source.piece(name, index, piece)
 
-    async def write(self, name: str, index: int, data: bytes) -> None:
-        """Verify a chunk and write it.
+    async def land(self, name: str, index: int, piece: int, data: bytes) -> None:
+        """Write a piece.
 
         Args:
             name: SHA-256 of the file, in hex.
             index: Of the chunk.
+            piece: Of the chunk.
             data: As it came.
         """
-        await self._threads.call(self._store.write_chunk, name, index, data)
+        await self._threads.call(self._store.incoming.land, name, index, piece, data)
+
+    async def verify(self, name: str, index: int) -> None:
+        """Verify a chunk that was written.
+
+        Args:
+            name: SHA-256 of the file, in hex.
+            index: Of the chunk.
+        """
+        await self._threads.call(self._store.incoming.verify, name, index)
+
+    async def missing_pieces(self, name: str) -> dict[int, tuple[int, ...]]:
+        """Return which pieces of which chunks are not there.
+
+        Args:
+            name: SHA-256 of the file, in hex.
+        """
+        return await self._threads.call(self._store.incoming.missing_pieces, name)
 
     async def chunks_there(self, source: ChunkSource, name: str) -> frozenset[int]:
         """Ask which chunks a PC has; none if it does not answer.
@@ -225,69 +248,3 @@ class Pulls:
                 return await source.chunks_there(name)
         except (DaisyError, TimeoutError):
             return frozenset()
-
-
-class _Fetch:
-    """One round over the missing chunks of a file."""
-
-    def __init__(
-        self,
-        pulls: Pulls,
-        chunks: ChunkList,
-        sources: dict[NodeId, ChunkSource],
-        report: Callable[[int, int], None],
-        done: PullReport,
-    ) -> None:
-        self._pulls = pulls
-        self._chunks = chunks
-        self._sources = sources
-        self._report = report
-        self._done = done
-        self._verified = 0
-        self.has_progressed = False
-
-    async def run(self, missing: tuple[int, ...]) -> bool:
-        """Fetch until nothing is missing, or nobody has what is; return which of the two."""
-        self._verified = self._chunks.num_bytes - sum(map(self._chunks.chunk_bytes, missing))
-        self._report(self._verified, self._chunks.num_bytes)
-        asked = [self._pulls.chunks_there(s, self._chunks.sha256) for s in self._sources.values()]
-        there = await asyncio.gather(*asked)
-        schedule = ChunkSchedule(missing, dict(zip(self._sources, there, strict=True)))
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                await self._fetch_all(schedule, tasks)
-        except BaseExceptionGroup as group:
-            error = first_of(group)
-            raise error from group
-        self._done.set_aside.update(schedule.set_aside)
-        return schedule.is_complete
-
-    async def _fetch_all(self, schedule: ChunkSchedule, tasks: asyncio.TaskGroup) -> None:
-        running: set[asyncio.Task[None]] = set()
-        while not (schedule.is_complete or schedule.is_stuck):
-            while (request := schedule.take()) is not None:
-                running.add(tasks.create_task(self._fetch(schedule, *request)))
-            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-
-    async def _fetch(self, schedule: ChunkSchedule, node_id: NodeId, index: int) -> None:
-        name = self._chunks.sha256
-        try:
-            data = await self._pulls.ask(self._sources[node_id], name, index)
-        except (DaisyError, TimeoutError) as exc:
-            schedule.failed(index, _why(exc))
-            return
-        try:
-            await self._pulls.write(name, index, data)
-        except ShardCorruptError as exc:
-            schedule.was_bad(index, exc.what)
-            return
-        schedule.came(index)
-        self.has_progressed = True
-        num_bytes = self._chunks.chunk_bytes(index)
-        self._verified += num_bytes
-        self._done.fetched_bytes += num_bytes
-        self._report(self._verified, self._chunks.num_bytes)
-
-
-def _why(exc: DaisyError | TimeoutError) -> str:
-    return exc.what if isinstance(exc, DaisyError) else "it did not answer in time"

@@ -1,11 +1,11 @@
 """Shards on disk, named by what is in them.
 
-A chunk is verified, written at its place, and only then its bit is set. Nothing is flushed while
-chunks come: a killed process loses at most the chunk it was writing, because what it wrote is the
-system's already. If the power fails, a bit may be on the disk whose chunk is not; the hash of the
-whole file, which is read from the disk after a restart, finds that before the file gets its name,
-and those chunks are fetched again. The file is flushed, then renamed, then its folder is
-flushed: an object is whole or not there.
+A piece is written at its place and only then its bit is set; a chunk of which all have come is
+verified. Nothing is flushed while they come: a killed process loses at most what it had not
+written yet, because what it wrote is the system's already. If the power fails, a bit may be on the
+disk whose piece is not; the hash of the whole file, which is read from the disk after a restart,
+finds that before the file gets its name, and those chunks are fetched again. The file is flushed,
+then renamed, then its folder is flushed: an object is whole or not there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from engine.errors import DaisyError, ModelNotFoundError, ShardCorruptError, StorageError
 from engine.models.shown_path import shown_path
 from engine.models.storage import storage_errors
+from engine.pool.chunk_pieces import PIECE_BYTES, piece_of
 from engine.pool.chunks import (
     MAX_CHUNK_LIST_BYTES,
     ChunkList,
@@ -52,6 +53,7 @@ class ShardStore:
 
     Attributes:
         paths: Where things lie.
+        incoming: The files that were begun and are not whole yet.
         notes: What was wrong when it was opened and what was done, for people.
     """
 
@@ -72,7 +74,7 @@ class ShardStore:
         self._quota_bytes = quota_bytes
         self._spare_bytes = spare_bytes
         self._lock = threading.RLock()
-        self._incoming = IncomingFiles(self.paths, self._lock)
+        self.incoming = IncomingFiles(self.paths, self._lock)
         self._pinned: set[str] = set()
         self._hashed: dict[str, tuple[int, int]] = {}
         with storage_errors(root):
@@ -114,8 +116,8 @@ class ShardStore:
         Fails with ``ModelNotFoundError`` if there is neither.
         """
         with self._lock:
-            if name in self._incoming:
-                return self._incoming.chunk_list(name)
+            if name in self.incoming:
+                return self.incoming.chunk_list(name)
             self.object_path(name)
             return self._read_list(name)
 
@@ -128,8 +130,8 @@ class ShardStore:
         Fails with ``ModelNotFoundError`` for a file that was not begun.
         """
         with self._lock:
-            if name in self._incoming:
-                return self._incoming.missing(name)
+            if name in self.incoming:
+                return self.incoming.missing(name)
             self.object_path(name)
             return ()
 
@@ -148,9 +150,9 @@ class ShardStore:
         with self._lock:
             chunks = self.chunk_list(name)
             chunks.chunk_bytes(index)
-            if name in self._incoming:
+            if name in self.incoming:
                 # Read before anyone else's turn: no system renames an open file but Unix.
-                return self._incoming.read(name, index)
+                return self.incoming.read(name, index)
             path = self.object_path(name)
         with storage_errors(path), path.open("rb") as file:
             data = read_at(file, index)
@@ -180,22 +182,23 @@ class ShardStore:
         with self._lock, storage_errors(self.paths.root):
             if self.has(chunks.sha256):
                 return ()
-            return self._incoming.begin(chunks, self.make_room)
+            return self.incoming.begin(chunks, self.make_room)
 
     def write_chunk(self, name: str, index: int, data: bytes) -> None:
-        """Verify a chunk, write it at its place, and note that it is there.
+        """Write a whole chunk and verify it; ``incoming`` takes its pieces one by one.
 
         Args:
             name: Of a file that was begun.
             index: Of the chunk.
             data: As it came.
 
-        Fails with ``ShardCorruptError`` if it is not that chunk, and nothing was written; with
+        Fails with ``ShardCorruptError`` if it is not that chunk, which is missing then; with
         ``ModelNotFoundError`` if the file was not begun; with ``StorageError`` if it can't be
         written.
         """
-        with storage_errors(self.paths.root):
-            self._incoming.write(name, index, data)
+        for piece in range(max(1, -(-len(data) // PIECE_BYTES))):
+            self.incoming.land(name, index, piece, piece_of(data, piece))
+        self.incoming.verify(name, index)
 
     def finish(self, name: str) -> Path:
         """Hash a file of which every chunk is there, and give it its name.
@@ -212,7 +215,7 @@ class ShardStore:
         """
         with storage_errors(self.paths.root):
             if not self.has(name):
-                self._incoming.finish(name)
+                self.incoming.finish(name)
                 self._hashed[name] = signature(self.paths.whole(name))
         return self.object_path(name)
 
@@ -232,7 +235,7 @@ class ShardStore:
         with self._lock, storage_errors(self.paths.root):
             if self.has(name):
                 return False
-            self._incoming.drop(name)
+            self.incoming.drop(name)
             self.make_room(chunks.num_bytes, is_there=is_one_volume(path, self.paths.root))
             write_whole(self.paths.chunk_list(name), chunks.encoded())
             link_or_copy(path, self.paths.whole(name))
@@ -264,7 +267,7 @@ class ShardStore:
             name: SHA-256 of the file, in hex; nothing happens if it isn't there.
         """
         with self._lock, storage_errors(self.paths.root):
-            self._incoming.drop(name)
+            self.incoming.drop(name)
             whole = self.paths.whole(name)
             remove_links(self.paths.folders, whole)
             whole.unlink(missing_ok=True)
@@ -302,7 +305,7 @@ class ShardStore:
         """
         with self._lock, storage_errors(self.paths.root):
             self._require_quota(num_bytes)
-            taken = self._spare_bytes + self._incoming.outstanding_bytes()
+            taken = self._spare_bytes + self.incoming.outstanding_bytes()
             free = max(0, shutil.disk_usage(self.paths.root).free - taken)
         if free < num_bytes and not is_there:
             raise StorageError(
@@ -340,7 +343,7 @@ class ShardStore:
             return
         whole = self.paths.whole(name)
         if whole.is_file():
-            self._incoming.drop(name)  # it was renamed, and the process ended there
+            self.incoming.drop(name)  # it was renamed, and the process ended there
             size = whole.stat().st_size
             if size != chunks.num_bytes:
                 self.remove(name)
@@ -349,7 +352,7 @@ class ShardStore:
                     f"{chunks.num_bytes}."
                 )
         elif self.paths.data(name).is_file():
-            self._incoming.take_up(chunks)
+            self.incoming.take_up(chunks)
         else:
             path.unlink()
 

@@ -118,14 +118,19 @@ def test_sampled_tokens_come_back_equal(tokens: SampledTokens, compute_us: int) 
     assert peek_batch(frame).compute_us == compute_us
 
 
-@given(st.binary(min_size=32, max_size=32), st.integers(0, 2**16 - 1), st.binary(min_size=1))
-def test_parts_of_files_come_back_bit_for_bit(name: bytes, index: int, data: bytes) -> None:
-    assert decode(encode_chunk(name.hex(), index, data)) == ChunkFrame(
-        name.hex(), index, memoryview(data)
-    )
-    assert decode(encode_chunk_list(name.hex(), data)) == ChunkListFrame(
-        name.hex(), memoryview(data)
-    )
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.integers(0, 2**16 - 1),
+    st.integers(0, 3),
+    st.binary(min_size=1),
+)
+def test_parts_of_files_come_back_bit_for_bit(
+    name: bytes, index: int, piece: int, data: bytes
+) -> None:
+    chunk = ChunkFrame(name.hex(), index, piece, memoryview(data))
+    assert decode(encode_chunk(name.hex(), index, piece, data)) == chunk
+    chunk_list = ChunkListFrame(name.hex(), memoryview(data))
+    assert decode(encode_chunk_list(name.hex(), data)) == chunk_list
 
 
 MESSAGES = st.one_of(
@@ -176,7 +181,7 @@ FRAMES = [
     *(encode_control(message) for message in CONTROL.values()),
     encode_micro_batch(MICRO_BATCH),
     encode_sampled_tokens(SAMPLED_TOKENS),
-    encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data),
+    encode_chunk(CHUNK.name, CHUNK.index, CHUNK.piece, CHUNK.data),
     encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data),
 ]
 DECODED = Message | MicroBatch | SampledTokens | ChunkFrame | ChunkListFrame | Unknown

@@ -381,7 +381,7 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.ASK_CHUNK_LIST: AskChunkList(name="ab" * 32),
     MessageType.ASK_CHUNKS_THERE: AskChunksThere(name="ab" * 32),
     MessageType.CHUNKS_THERE: ChunksThere(name="ab" * 32, bitmap=b"\x0b"),
-    MessageType.ASK_CHUNK: AskChunk(name="ab" * 32, index=2),
+    MessageType.ASK_CHUNK: AskChunk(name="ab" * 32, index=2, piece=3),
 }
 
 MICRO_BATCH = MicroBatch(
@@ -406,5 +406,5 @@ SAMPLED_TOKENS = SampledTokens(
 
 COMPUTE_US = 1500  # of both data frames
 
-CHUNK = ChunkFrame("ab" * 32, index=2, data=memoryview(bytes(range(5))))
+CHUNK = ChunkFrame("ab" * 32, index=2, piece=3, data=memoryview(bytes(range(5))))
 CHUNK_LIST = ChunkListFrame("ab" * 32, data=memoryview(b"\x84 a list"))

@@ -72,6 +72,7 @@ LIMITS: dict[str, tuple[float, str]] = {
     "MAX_TOKEN_ID": (limits.MAX_TOKEN_ID, "token ids are int32 and never negative"),
     "MAX_NESTING": (limits.MAX_NESTING, "depth of a value of type *any JSON value*"),
     "MAX_CHUNK_BYTES": (limits.MAX_CHUNK_BYTES, "bytes of a chunk; every one but a file's last"),
+    "MAX_PIECE_BYTES": (limits.MAX_PIECE_BYTES, "bytes of a piece; every one but a file's last"),
     "MAX_CHUNKS": (limits.MAX_CHUNKS, "chunks of a file: 256 GiB"),
     "MAX_CHUNK_LIST_BYTES": (limits.MAX_CHUNK_LIST_BYTES, "bytes of an encoded chunk list"),
     "MAX_STRANGERS": (
@@ -319,6 +320,7 @@ def chunk_text(number: MessageType, frame: bytes, data: memoryview) -> str:
     explained.take(32, "name: SHA-256 of the file")
     if number is MessageType.CHUNK:
         explained.take_number("index")
+        explained.take_number("piece")
     explained.take_number("num_bytes")
     explained.take(len(data), "data")
     return explained.text()
@@ -339,7 +341,7 @@ def golden_texts() -> dict[MessageType, str]:
         "row",
         ("sequence_id", "first_position", "count"),
     )
-    chunk = encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data)
+    chunk = encode_chunk(CHUNK.name, CHUNK.index, CHUNK.piece, CHUNK.data)
     texts[MessageType.CHUNK] = chunk_text(MessageType.CHUNK, chunk, CHUNK.data)
     chunk_list = encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data)
     texts[MessageType.CHUNK_LIST] = chunk_text(MessageType.CHUNK_LIST, chunk_list, CHUNK_LIST.data)

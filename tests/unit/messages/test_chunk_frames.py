@@ -7,11 +7,11 @@ import pytest
 
 from engine.errors import LocalProtocolError, RemoteProtocolError
 from engine.messages.codec import decode, encode_chunk, encode_chunk_list
-from engine.messages.limits import MAX_CHUNK_BYTES, MAX_CHUNK_LIST_BYTES, MAX_CHUNKS
+from engine.messages.limits import MAX_CHUNK_LIST_BYTES, MAX_CHUNKS, MAX_PIECE_BYTES, MAX_PIECES
 from tests.unit.messages.examples import CHUNK, CHUNK_LIST
 
 NAME = CHUNK.name
-FRAME = encode_chunk(NAME, CHUNK.index, CHUNK.data)
+FRAME = encode_chunk(NAME, CHUNK.index, CHUNK.piece, CHUNK.data)
 LIST = encode_chunk_list(NAME, CHUNK_LIST.data)
 
 
@@ -34,27 +34,29 @@ def test_the_data_is_a_read_only_view_of_the_frame(kind):
 
 
 def test_the_largest_of_both_pass_and_are_copied_once():
-    data = bytes(MAX_CHUNK_BYTES)
+    data = bytes(MAX_PIECE_BYTES)
     tracemalloc.start()
-    frame = encode_chunk(NAME, MAX_CHUNKS - 1, data)
+    frame = encode_chunk(NAME, MAX_CHUNKS - 1, MAX_PIECES - 1, data)
     got = decode(frame)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (got.index, len(got.data)) == (MAX_CHUNKS - 1, MAX_CHUNK_BYTES)
-    assert peak < 1.1 * MAX_CHUNK_BYTES
+    assert (got.index, got.piece) == (MAX_CHUNKS - 1, MAX_PIECES - 1)
+    assert len(got.data) == MAX_PIECE_BYTES
+    assert peak < 1.1 * MAX_PIECE_BYTES
     assert len(decode(encode_chunk_list(NAME, bytes(MAX_CHUNK_LIST_BYTES))).data) > 2**21
 
 
 @pytest.mark.parametrize(
     ("frame", "says"),
     [
-        (FRAME[:47], "has 47 bytes; its header alone has 48"),
-        (FRAME[:-1], "by its header it must have 53"),
-        (FRAME + b"x", "by its header it must have 53"),
-        (patched(FRAME, 40, MAX_CHUNKS), "number 65536"),
-        (patched(FRAME, 44, 0), "has 0 bytes"),
-        (patched(FRAME, 44, 2**32 - 1), "4294967295 bytes; it must have 1 to 4194304"),
-        (patched(FRAME, 44, 4), "by its header it must have 52"),
+        (FRAME[:51], "has 51 bytes; its header alone has 52"),
+        (FRAME[:-1], "by its header it must have 57"),
+        (FRAME + b"x", "by its header it must have 57"),
+        (patched(FRAME, 40, MAX_CHUNKS), "A chunk has number 65536"),
+        (patched(FRAME, 44, MAX_PIECES), "A piece has number 4"),
+        (patched(FRAME, 48, 0), "has 0 bytes"),
+        (patched(FRAME, 48, 2**32 - 1), "4294967295 bytes; it must have 1 to 1048576"),
+        (patched(FRAME, 48, 4), "by its header it must have 56"),
         (LIST[:43], "has 43 bytes; its header alone has 44"),
         (LIST[:-1], "by its header"),
         (LIST + b"x", "by its header"),
@@ -70,7 +72,7 @@ def test_a_frame_that_breaks_a_rule_is_refused(frame, says):
 @pytest.mark.parametrize("name", ["", "ab", "AB" * 32, "../" + "a" * 61, "zz" * 32, " ab" * 32])
 def test_a_name_that_is_no_hash_is_never_sent(name):
     for encode in (
-        lambda: encode_chunk(name, 0, b"x"),
+        lambda: encode_chunk(name, 0, 0, b"x"),
         lambda: encode_chunk_list(name, b"x"),
     ):
         with pytest.raises(LocalProtocolError, match="no SHA-256"):
@@ -78,17 +80,19 @@ def test_a_name_that_is_no_hash_is_never_sent(name):
 
 
 @pytest.mark.parametrize(
-    ("index", "num_bytes", "says"),
+    ("index", "piece", "num_bytes", "says"),
     [
-        (-1, 1, "number -1"),
-        (MAX_CHUNKS, 1, "number 65536"),
-        (0, 0, "has 0 bytes"),
-        (0, MAX_CHUNK_BYTES + 1, "has 4194305 bytes"),
+        (-1, 0, 1, "number -1"),
+        (MAX_CHUNKS, 0, 1, "number 65536"),
+        (0, -1, 1, "number -1"),
+        (0, MAX_PIECES, 1, "number 4"),
+        (0, 0, 0, "has 0 bytes"),
+        (0, 0, MAX_PIECE_BYTES + 1, "has 1048577 bytes"),
     ],
 )
-def test_a_chunk_out_of_range_is_never_sent(index, num_bytes, says):
+def test_a_piece_out_of_range_is_never_sent(index, piece, num_bytes, says):
     with pytest.raises(LocalProtocolError, match=says):
-        encode_chunk(NAME, index, bytes(num_bytes))
+        encode_chunk(NAME, index, piece, bytes(num_bytes))
 
 
 def test_a_list_out_of_range_is_never_sent():

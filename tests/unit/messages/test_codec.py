@@ -311,7 +311,7 @@ def test_a_forwarder_sees_the_header_alone() -> None:
     with pytest.raises(RemoteProtocolError, match="A frame is no batch"):
         peek_batch(frame_of(4095))
     with pytest.raises(RemoteProtocolError, match="CHUNK is no batch"):
-        peek_batch(encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data))
+        peek_batch(encode_chunk(CHUNK.name, CHUNK.index, CHUNK.piece, CHUNK.data))
     with pytest.raises(RemoteProtocolError, match="has 31 bytes"):
         peek_batch(encode_micro_batch(MICRO_BATCH)[:31])
 

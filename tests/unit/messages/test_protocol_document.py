@@ -68,7 +68,7 @@ def test_the_data_frames_have_their_golden_bytes() -> None:
     assert encode_sampled_tokens(SAMPLED_TOKENS, COMPUTE_US) == sampled
     assert decode(sampled) == SAMPLED_TOKENS
     chunk = golden(MessageType.CHUNK)
-    assert encode_chunk(CHUNK.name, CHUNK.index, CHUNK.data) == chunk
+    assert encode_chunk(CHUNK.name, CHUNK.index, CHUNK.piece, CHUNK.data) == chunk
     assert decode(chunk) == CHUNK
     chunk_list = golden(MessageType.CHUNK_LIST)
     assert encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data) == chunk_list

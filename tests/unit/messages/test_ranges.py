@@ -129,6 +129,7 @@ NO_DIGESTS = ("", "ab" * 31, "AB" * 32, "../" + "a" * 61, "ab" * 32 + "\n", "g" 
         (MessageType.ERROR_REPORT, ("what",), "x" * 16_385),
         (MessageType.CHUNKS_THERE, ("bitmap",), bytes(MAX_CHUNKS // 8 + 1)),
         (MessageType.ASK_CHUNK, ("index",), MAX_CHUNKS),
+        (MessageType.ASK_CHUNK, ("piece",), 4),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -155,6 +156,6 @@ def test_a_chunks_error_names_file_and_chunk():
     """The longest name of a question fits where an error says what it answers."""
     report = fields_of(MessageType.ERROR_REPORT) | {
         "what": "x" * MAX_SENTENCE_LENGTH,
-        "request_id": f"{'ab' * 32}/{MAX_CHUNKS - 1}",
+        "request_id": f"{'ab' * 32}/{MAX_CHUNKS - 1}/3",
     }
-    assert received(MessageType.ERROR_REPORT, report).request_id.endswith("/65535")
+    assert received(MessageType.ERROR_REPORT, report).request_id.endswith("/65535/3")

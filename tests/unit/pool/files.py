@@ -5,6 +5,7 @@ import random
 
 from engine.domain import LayerRange
 from engine.errors import ModelNotFoundError
+from engine.pool.chunk_pieces import PIECE_BYTES, piece_of
 from engine.pool.chunks import CHUNK_BYTES, chunk_list_of
 from engine.splitter.manifest import (
     FileEntry,
@@ -82,7 +83,8 @@ class Peer:
         self.files = {chunked(data).sha256: data for data in files}
         self.lists = {}  # other lists than the right ones
         self.has = has  # None: everything
-        self.asked = []
+        self.asked = []  # chunks, from their beginning
+        self.asked_pieces = []
         self.bad = set()  # chunks with a flipped bit
         self.failing = 0  # requests that fail from now on
         self.delay_s = 0.0
@@ -103,8 +105,10 @@ class Peer:
         everything = range(len(pieces(self._data(name))))
         return frozenset(everything if self.has is None else self.has)
 
-    async def chunk(self, name, index):
-        self.asked.append(index)
+    async def piece(self, name, index, piece):
+        self.asked_pieces.append((index, piece))
+        if piece == 0:
+            self.asked.append(index)
         await asyncio.sleep(self.delay_s)
         if self.failing:
             self.failing -= 1
@@ -112,6 +116,6 @@ class Peer:
         data = pieces(self._data(name))[index]
         if index in self.bad:
             data = bytes([data[0] ^ 1]) + data[1:]
-        if self.after is not None:
+        if self.after is not None and (piece + 1) * PIECE_BYTES >= len(data):
             self.after(index)
-        return data
+        return bytes(piece_of(data, piece))

@@ -2,7 +2,7 @@
 
     python -m tests.unit.pool.pulling_child STORE SOURCE LOG SEED NAME...
 
-The source is a link that carries one chunk at a time. Each chunk that arrived is a line of LOG.
+The source is a link that carries one piece at a time. Each piece that was sent is a line of LOG.
 """
 
 import asyncio
@@ -10,13 +10,14 @@ import os
 import sys
 from pathlib import Path
 
+from engine.pool.chunk_pieces import PIECE_BYTES
 from engine.pool.chunks import CHUNK_BYTES, chunk_list_of
 from engine.pool.disk import pieces_of
 from engine.pool.pull import Pulls
 from engine.pool.store import ShardStore
 from engine.pool.store_threads import StoreThreads
 
-LINK_S = 0.02  # for one chunk: 1.7 Gbit/s
+LINK_S = 0.005  # for one piece: 1.7 Gbit/s
 
 
 class Link:
@@ -36,13 +37,13 @@ class Link:
         size = (self._folder / name).stat().st_size
         return frozenset(range(-(-size // CHUNK_BYTES)))
 
-    async def chunk(self, name, index):
+    async def piece(self, name, index, piece):
         async with self._line:
             await asyncio.sleep(LINK_S)
             with (self._folder / name).open("rb") as file:
-                file.seek(index * CHUNK_BYTES)
-                data = file.read(CHUNK_BYTES)
-            os.write(self._log, f"{name} {index}\n".encode())
+                file.seek(index * CHUNK_BYTES + piece * PIECE_BYTES)
+                data = file.read(PIECE_BYTES)
+            os.write(self._log, f"{name} {len(data)}\n".encode())
             return data
 
 

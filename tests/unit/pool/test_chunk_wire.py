@@ -17,7 +17,8 @@ from engine.errors import (
 from engine.messages.codec import decode, encode_chunk, encode_control
 from engine.messages.control import ErrorReport, Ping
 from engine.messages.pool_control import AskChunk, AskChunkList, ChunksThere
-from engine.pool.chunk_service import MAX_READS, ChunkService
+from engine.pool.chunk_pieces import PIECE_BYTES
+from engine.pool.chunk_service import ChunkService
 from engine.pool.chunk_wire import PeerChunkSource
 from engine.pool.chunks import CHUNK_BYTES
 from engine.pool.pull import Pulls
@@ -32,6 +33,10 @@ DATA = random_bytes(4 * CHUNK_BYTES + 77, 3)
 CHUNKS = chunked(DATA)
 NAME = CHUNKS.sha256
 OTHER = "ab" * 32
+
+
+def first_piece(index):
+    return pieces(DATA)[index][:PIECE_BYTES]
 
 
 @pytest.fixture
@@ -61,7 +66,9 @@ def test_all_three_questions_are_answered(store, how):
         async with a_source(store, how) as source:
             assert await source.chunk_list(NAME) == CHUNKS.encoded()
             assert await source.chunks_there(NAME) == frozenset(range(5))
-            assert await source.chunk(NAME, 4) == pieces(DATA)[4]
+            assert await source.piece(NAME, 4, 0) == pieces(DATA)[4]
+            last = await source.piece(NAME, 3, 3)
+            assert last == pieces(DATA)[3][3 * PIECE_BYTES :]
 
     run(test)
 
@@ -75,9 +82,9 @@ def test_a_file_that_is_still_on_its_way_is_served_as_far_as_it_is_there(tmp_pat
     async def test():
         async with a_source(half) as source:
             assert await source.chunks_there(NAME) == {1, 4}
-            assert await source.chunk(NAME, 1) == pieces(DATA)[1]
+            assert await source.piece(NAME, 1, 0) == first_piece(1)
             with pytest.raises(ModelNotFoundError, match="Chunk 0"):
-                await source.chunk(NAME, 0)
+                await source.piece(NAME, 0, 0)
 
     run(test)
 
@@ -96,6 +103,30 @@ def test_a_whole_file_is_pulled_through_it(store, tmp_path, how):
     assert mine.object_path(NAME).read_bytes() == DATA
 
 
+def test_a_chunk_is_read_once_for_all_its_pieces_and_again_when_it_failed(store):
+    reads = []
+    read = store.serve_chunk
+
+    def counted(name, index):
+        reads.append(index)
+        if index == 3:
+            raise ModelNotFoundError("Not yet.")
+        return read(name, index)
+
+    store.serve_chunk = counted
+
+    async def test():
+        async with a_source(store) as source:
+            got = [await source.piece(NAME, 2, piece) for piece in range(4)]
+            assert b"".join(got) == pieces(DATA)[2]
+            with pytest.raises(ModelNotFoundError, match="Not yet"):
+                await source.piece(NAME, 3, 0)
+            assert await source.piece(NAME, 2, 0) == first_piece(2)
+            assert reads == [2, 3, 2]
+
+    run(test)
+
+
 class SlowStore:
     """A store whose first reads take longest."""
 
@@ -108,14 +139,14 @@ class SlowStore:
         with self._lock:
             self.reading += 1
             self.most = max(self.most, self.reading)
-        time.sleep(0.08 if index % 4 == 0 else 0.005)
+        time.sleep(0.04 if index % 4 == 0 else 0.005)
         with self._lock:
             self.reading -= 1
         return str(index).encode()
 
 
-@pytest.mark.parametrize(("how", "most"), [(serving, 1), (serving_in_tasks, MAX_READS)])
-def test_answers_come_in_the_order_of_the_questions_and_reads_are_bounded(how, most):
+@pytest.mark.parametrize("how", [serving, serving_in_tasks])
+def test_answers_come_in_the_order_of_the_questions_and_one_chunk_is_read_at_a_time(how):
     store = SlowStore()
 
     async def test():
@@ -127,7 +158,7 @@ def test_answers_come_in_the_order_of_the_questions_and_reads_are_bounded(how, m
             order = []
 
             async def ask(index):
-                assert await source.chunk(OTHER, index) == str(index).encode()
+                assert await source.piece(OTHER, index, 0) == str(index).encode()
                 order.append(index)
 
             async with asyncio.TaskGroup() as tasks:
@@ -136,7 +167,7 @@ def test_answers_come_in_the_order_of_the_questions_and_reads_are_bounded(how, m
             assert order == list(range(12))
 
     run(test)
-    assert store.most == most
+    assert store.most == 1
 
 
 def test_what_is_not_there_is_the_other_pcs_error_and_the_connection_goes_on(store):
@@ -147,8 +178,10 @@ def test_what_is_not_there_is_the_other_pcs_error_and_the_connection_goes_on(sto
             with pytest.raises(ModelNotFoundError):
                 await source.chunks_there(OTHER)
             with pytest.raises(UsageError, match="no chunk 5 of 5"):
-                await source.chunk(NAME, 5)
-            assert await source.chunk(NAME, 0) == pieces(DATA)[0]
+                await source.piece(NAME, 5, 0)
+            with pytest.raises(ModelNotFoundError, match="no piece 1"):
+                await source.piece(NAME, 4, 1)
+            assert await source.piece(NAME, 0, 0) == first_piece(0)
 
     run(test)
 
@@ -164,7 +197,7 @@ def test_a_path_is_no_name(store):
     async def test():
         async with StoreThreads() as threads:
             service = ChunkService(store, threads)
-            await service.serve(AskChunk(name="../../format", index=0), Recorder())
+            await service.serve(AskChunk(name="../../format", index=0, piece=0), Recorder())
 
     run(test)
     assert sent[0].code == "usage"
@@ -188,7 +221,7 @@ def test_nobody_is_connected_to_before_the_first_question(store):
                     await asyncio.sleep(0.05)
                     assert num_connections == 0
                 async with asking(address) as source:
-                    await asyncio.gather(*(source.chunk(NAME, i) for i in range(5)))
+                    await asyncio.gather(*(source.piece(NAME, i, 0) for i in range(5)))
                     assert num_connections == 1
 
     run(test)
@@ -210,10 +243,10 @@ def test_a_question_nobody_waits_for_any_more_does_not_shift_the_answers(store):
         async with a_source(store, late) as source:
             for index in (0, 1):
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(source.chunk(NAME, index), 0.05)
+                    await asyncio.wait_for(source.piece(NAME, index, 0), 0.05)
             gate.set()
-            assert await source.chunk(NAME, 2) == pieces(DATA)[2]
-            assert await source.chunk(NAME, 3) == pieces(DATA)[3]
+            assert await source.piece(NAME, 2, 0) == first_piece(2)
+            assert await source.piece(NAME, 3, 0) == first_piece(3)
 
     run(test)
 
@@ -245,7 +278,7 @@ def test_a_lost_connection_is_opened_again(store, times):
 
     async def test():
         async with a_source(store, node) as source:
-            assert await source.chunk(NAME, 1) == pieces(DATA)[1]
+            assert await source.piece(NAME, 1, 0) == first_piece(1)
             assert node.num_connections == times + 1
 
     run(test)
@@ -257,9 +290,9 @@ def test_a_connection_is_opened_again_only_once_for_a_question(store):
     async def test():
         async with a_source(store, node) as source:
             with pytest.raises(TransportError, match=r"127\.0\.0\.1"):
-                await source.chunk(NAME, 1)
+                await source.piece(NAME, 1, 0)
             assert node.num_connections == 2
-            assert await source.chunk(NAME, 2) == pieces(DATA)[2]
+            assert await source.piece(NAME, 2, 0) == first_piece(2)
 
     run(test)
 
@@ -270,7 +303,7 @@ def test_a_lost_connection_fails_all_that_wait_for_it(store):
     async def test():
         node = Breaking(100)
         async with a_source(store, node) as source:
-            questions = (source.chunk(NAME, index) for index in range(5))
+            questions = (source.piece(NAME, index, 0) for index in range(5))
             answers = await asyncio.gather(*questions, return_exceptions=True)
             assert all(isinstance(answer, TransportError) for answer in answers)
             assert len({id(answer) for answer in answers}) == 5
@@ -304,8 +337,9 @@ def test_another_pc_at_the_address_is_not_asked(store):
 @pytest.mark.parametrize(
     "answer",
     [
-        encode_chunk(OTHER, 0, b"x"),
-        encode_chunk(NAME, 1, b"x"),
+        encode_chunk(OTHER, 0, 0, b"x"),
+        encode_chunk(NAME, 1, 0, b"x"),
+        encode_chunk(NAME, 0, 1, b"x"),
         encode_control(ChunksThere(name=NAME, bitmap=b"\x01")),
         encode_control(Ping(number=1))[:8] + b"\xc0",
         encode_control(ErrorReport(code="model", what="No.", advice="", request_id=NAME)),
@@ -326,7 +360,7 @@ def test_an_answer_to_another_question_breaks_the_protocol_and_is_not_asked_for_
     async def test():
         async with listening(attend) as address, asking(address) as source:
             with pytest.raises(RemoteProtocolError):
-                await source.chunk(NAME, 0)
+                await source.piece(NAME, 0, 0)
         assert num_connections == 1
 
     run(test)
@@ -336,7 +370,7 @@ def test_an_answer_nobody_asked_for_ends_the_connection():
     async def attend(connection):
         await connection.receive()
         for _ in range(2):
-            await connection.send(encode_chunk(NAME, 0, b"x"))
+            await connection.send(encode_chunk(NAME, 0, 0, b"x"))
         with pytest.raises(TransportError):
             await connection.receive()
         ended.set()
@@ -345,7 +379,7 @@ def test_an_answer_nobody_asked_for_ends_the_connection():
 
     async def test():
         async with listening(attend) as address, asking(address) as source:
-            assert await source.chunk(NAME, 0) == b"x"
+            assert await source.piece(NAME, 0, 0) == b"x"
             await ended.wait()
 
     run(test)
@@ -378,12 +412,12 @@ def test_closing_tells_who_waits_and_nothing_is_asked_afterwards(store):
 
     async def test():
         async with listening(attend) as address, asking(address) as source:
-            waiting = asyncio.gather(source.chunk(NAME, 0), return_exceptions=True)
+            waiting = asyncio.gather(source.piece(NAME, 0, 0), return_exceptions=True)
             await asyncio.sleep(0.05)
             await source.aclose()
             assert isinstance((await waiting)[0], TransportError)
             with pytest.raises(TransportError, match="nothing more"):
-                await source.chunk(NAME, 1)
+                await source.piece(NAME, 1, 0)
             await source.aclose()
 
     run(test)
@@ -395,7 +429,7 @@ def test_closing_while_it_is_being_connected_to_leaves_nothing_open():
 
     async def test():
         async with listening(attend) as address, asking(address) as source:
-            waiting = asyncio.gather(source.chunk(NAME, 0), return_exceptions=True)
+            waiting = asyncio.gather(source.piece(NAME, 0, 0), return_exceptions=True)
             await asyncio.sleep(0)
             await source.aclose()
             assert isinstance((await waiting)[0], TransportError)
@@ -404,7 +438,7 @@ def test_closing_while_it_is_being_connected_to_leaves_nothing_open():
 
 
 def test_a_pc_that_does_not_read_is_held_back_and_nothing_grows(store):
-    """What is read for it: the write buffer, the system's buffers, and one chunk more."""
+    """What is read for it: the write buffer, the system's buffers, and one piece more."""
     reads = []
     read = store.serve_chunk
 
@@ -420,13 +454,13 @@ def test_a_pc_that_does_not_read_is_held_back_and_nothing_grows(store):
             async with listening(service) as address:
                 host, port = address.removeprefix("ws://").split(":")
                 reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
-                questions = [AskChunk(name=NAME, index=i % 4) for i in range(40)]
+                questions = [AskChunk(name=NAME, index=i % 4, piece=0) for i in range(60)]
                 await greet(reader, writer, [encode_control(question) for question in questions])
                 await asyncio.sleep(1.5)
                 writer.transport.abort()
 
     run(test)
-    assert WRITE_BUFFER_BYTES // CHUNK_BYTES < len(reads) < 20
+    assert WRITE_BUFFER_BYTES // PIECE_BYTES < len(reads) < 45
 
 
 async def greet(reader, writer, frames):
@@ -455,6 +489,6 @@ def test_a_pc_that_is_stopping_asks_nobody():
                 pass
             source = PeerChunkSource(Endpoint(hello("client"), stopped), "server", address)
             with pytest.raises(TransportError, match="stopping"):
-                await source.chunk(NAME, 0)
+                await source.piece(NAME, 0, 0)
 
     run(test)

@@ -157,7 +157,9 @@ def requests(schedule):
 def test_the_rarest_chunk_comes_first_and_work_is_shared():
     """Chunk 2 is on b only; the rest on both."""
     schedule = ChunkSchedule([0, 1, 2], {"a": frozenset({0, 1}), "b": frozenset({0, 1, 2})})
-    assert requests(schedule) == [("b", 2), ("a", 0), ("a", 1)]
+    assert requests(schedule) == [("b", 2), ("a", 0)]
+    schedule.asked(0)
+    assert requests(schedule) == [("a", 1)]
     assert not schedule.is_stuck
     for index in range(3):
         schedule.came(index)
@@ -165,12 +167,26 @@ def test_the_rarest_chunk_comes_first_and_work_is_shared():
     assert not schedule.is_stuck
 
 
-def test_no_source_has_more_than_two_requests():
-    """The third waits until one is back."""
+def test_a_source_gets_the_next_chunk_when_all_of_one_is_asked_for():
+    """Or when that one is back."""
     schedule = ChunkSchedule(range(5), {"a": frozenset(range(5))})
-    assert len(requests(schedule)) == 2
+    assert requests(schedule) == [("a", 0)]
+    schedule.asked(0)
+    assert requests(schedule) == [("a", 1)]
     schedule.came(0)
+    assert requests(schedule) == []
+    schedule.came(1)
     assert requests(schedule) == [("a", 2)]
+
+
+def test_a_bad_chunk_of_several_senders_is_asked_for_again_and_nobody_is_set_aside():
+    """However often."""
+    schedule = ChunkSchedule([0], {"a": frozenset({0})})
+    for _ in range(5):
+        assert requests(schedule) == [("a", 0)]
+        schedule.asked(0)
+        schedule.was_mixed(0)
+    assert schedule.set_aside == {}
 
 
 def test_a_bad_chunk_sets_its_sender_aside_and_is_asked_of_another():
@@ -179,7 +195,9 @@ def test_a_bad_chunk_sets_its_sender_aside_and_is_asked_of_another():
     assert schedule.take() == ("a", 0)
     schedule.was_bad(0, "a flipped bit")
     assert schedule.set_aside == {"a": "a flipped bit"}
-    assert requests(schedule) == [("b", 0), ("b", 1)]
+    assert requests(schedule) == [("b", 0)]
+    schedule.came(0)
+    assert requests(schedule) == [("b", 1)]
 
 
 def test_a_source_that_fails_has_a_few_chances_in_a_row():
@@ -231,6 +249,8 @@ def test_every_chunk_comes_as_long_as_one_honest_source_has_it(data):
         if not under_way:
             break
         node_id, index = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
+        if data.draw(st.booleans()):
+            schedule.asked(index)
         does = "came" if node_id == "honest" else data.draw(st.sampled_from(["came", "bad", "no"]))
         if does == "came":
             schedule.came(index)
