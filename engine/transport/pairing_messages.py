@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 
 from engine.errors import RemoteProtocolError
+from engine.messages.limits import MAX_ROSTER_BYTES
 from engine.transport.certificates import MAX_CERTIFICATE_BYTES
 from engine.transport.code_exchange import SHARE_BYTES
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 PAIRING_VERSION = 1
 CONFIRMATION_BYTES = 32
 MAX_NAME_BYTES = 256
-MAX_ROSTER_BYTES = 128 << 10  # of 64 members and everyone who was ever removed
 MAX_FROM_JOINER_BYTES = 1 << 10  # who has not proved to know the code gets no more room
 MAX_FROM_HOST_BYTES = MAX_ROSTER_BYTES + (1 << 10)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import LocalProtocolError, PairingError, RemoteProtocolError
+from engine.messages.limits import MAX_ROSTER_BYTES
 from engine.transport.code_exchange import SHARE_BYTES, CodeExchange
 from engine.transport.pairing import RUN_WITHIN_S, Joiner, State, Welcome
 from engine.transport.pairing_door import MAX_GUESSES, password_of_link
@@ -15,7 +16,6 @@ from engine.transport.pairing_keys import keys_of, transcript_of
 from engine.transport.pairing_messages import (
     MAX_FROM_HOST_BYTES,
     MAX_FROM_JOINER_BYTES,
-    MAX_ROSTER_BYTES,
     HostAnswers,
     HostWelcomes,
     JoinerConfirms,
