@@ -99,7 +99,7 @@ def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
     """Return what is wrong with the network, and who can't take part."""
     discovery = mesh.discovery
     notes = []
-    if not discovery.adapters.used:
+    if not discovery.adapters.used and not mesh.reachable():
         notes.append("There is no network: this PC works alone.")
     if discovery.problem is not None:
         notes.append(discovery.problem)
