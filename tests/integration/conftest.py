@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,3 +33,14 @@ def talking(fixture_models, cases, tmp_path_factory):
 def own_data(tmp_path_factory):
     """A data folder of the module's own, empty at first."""
     return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def report_figure(capsys):
+    """Print a figure that was seen, whatever is done with the other output."""
+
+    def report(what: str, value: float, unit: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n  {what}: {value:.2f} {unit}\n")
+
+    return report

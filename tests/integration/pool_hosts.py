@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -39,14 +40,24 @@ class PoolNode:
     process: subprocess.Popen[bytes] | None = None
     node_id: str = ""
     port: int = 0
+    _probe: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> PoolNode:
+        self.launch()
+        return self.listening()
+
+    def launch(self) -> None:
+        """Start the process; it is there once ``listening`` returns."""
         command = [*_DAISY, "node", "--data", self.folder, "--name", self.name, "--json"]
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "node.err").open("ab") as errors:
             self.process = self.host.start(
                 [*command, *self.options], stdout=subprocess.PIPE, stderr=errors
             )
+
+    def listening(self) -> PoolNode:
+        """Wait until peers may connect."""
+        assert self.process is not None
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, (self.folder / "node.err").read_text()
@@ -80,8 +91,10 @@ class PoolNode:
     def daisy(self, *words: object, within_s: float = COMMAND_S) -> list[dict[str, Any]]:
         """Run a command on this host; return its events."""
         done = subprocess.run(
-            ["ip", "netns", "exec", self.host.name, *_DAISY, *map(str, words)]
-            + ["--json", "--data", str(self.folder)],
+            [
+                *("ip", "netns", "exec", self.host.name, *_DAISY, *map(str, words)),
+                *("--json", "--data", str(self.folder)),
+            ],
             capture_output=True,
             timeout=within_s,
             check=False,
@@ -91,7 +104,14 @@ class PoolNode:
         return lines
 
     def status(self) -> dict[str, Any]:
-        return self.daisy("status")[-1]
+        """How the pool looks from here; asked through a process that stays on this host."""
+        if self._probe is None:
+            command = [sys.executable, "-m", "tests.integration.status_probe"]
+            self._probe = self.host.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._probe.stdin.write(f"{self.folder}\n".encode())
+        self._probe.stdin.flush()
+        status = json.loads(self._probe.stdout.readline())
+        return status or {"coordinator": None, "nodes": [], "notes": [], "deployment": None}
 
     def complaints(self) -> str:
         """What the node printed that nobody should have to read."""
@@ -118,7 +138,7 @@ class Question:
 
     @property
     def ids(self) -> list[int]:
-        deltas = [e for e in list(self.events) if e["event"] == "delta"]
+        deltas = [e for e in list(self.events) if e["event"] == "text"]
         return [i for delta in deltas for i in delta["token_ids"]]
 
     def has_tokens(self, count: int) -> bool:
@@ -135,11 +155,9 @@ class Question:
 
     def longest_pause_s(self, since_s: float) -> float:
         """The longest time without a token, from a moment on."""
-        deltas = [
-            t for t, e in zip(self.times, self.events, strict=False) if e["event"] == "delta"
-        ]
+        deltas = [t for t, e in zip(self.times, self.events, strict=False) if e["event"] == "text"]
         later = [since_s, *(t for t in deltas if t > since_s)]
-        return max((b - a for a, b in zip(later, later[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in pairwise(later)), default=0.0)
 
 
 @dataclass
@@ -222,7 +240,9 @@ def start_pool(
     pool = HostPool(nodes)
     try:
         for node in nodes:
-            node.start()
+            node.launch()
+        for node in nodes:
+            node.listening()
     except BaseException:
         pool.close()
         raise

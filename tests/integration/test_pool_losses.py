@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from engine.domain import LayerRange
-from engine.pool.stage_memory import Workload, stage_memory
+from engine.domain import NodeId
+from engine.errors import InsufficientMemoryError
+from engine.pool.placement import plan_placement
+from engine.pool.plan import NodeFacts
+from engine.pool.stage_memory import Workload
+from engine.preparation import describe_order
+from engine.splitter.process import describe_in_process
 from tests.integration.namespaces import eventually, local_network
 from tests.integration.pool_hosts import HostPool, start_pool
 
@@ -20,24 +27,30 @@ OPTIONS = ("--max-tokens", TOKENS, "--ignore-eos")
 
 
 def cap_for_three(model) -> int:
-    """Return a memory limit under which a model needs three PCs."""
+    """Return the largest memory limit, in whole MiB, under which a model needs three PCs."""
     workload = Workload(context_tokens=CONTEXT, max_sequences=1, kv_precision="f32")
-    third = model.num_layers // 3
-    ranges = [
-        LayerRange(0, third),
-        LayerRange(third, 2 * third),
-        LayerRange(2 * third, model.num_layers),
-    ]
-    largest = max(stage_memory(model, workload, layers).total_bytes for layers in ranges)
-    half = stage_memory(model, workload, LayerRange(0, model.num_layers // 2)).total_bytes
-    cap = largest + (8 << 20)
-    assert cap < half
+
+    def fits(num_pcs: int, cap: int) -> bool:
+        pcs = [
+            NodeFacts(node_id=NodeId(f"pc-{i}"), name="", total_bytes=1 << 40, free_bytes=1 << 40,
+                cap_bytes=cap)
+            for i in range(num_pcs)
+        ]  # fmt: skip
+        try:
+            plan_placement(model, workload, pcs)
+        except InsufficientMemoryError:
+            return False
+        return True
+
+    cap = next(n << 20 for n in range(4096, 0, -1) if not fits(2, n << 20))
+    assert fits(3, cap)
     return cap
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory, embedded, embedded_description):
-    cap = str(cap_for_three(embedded_description))
+def pool(tmp_path_factory, embedded):
+    described = asyncio.run(describe_in_process(describe_order(embedded), lambda _: None))
+    cap = str(cap_for_three(described.model))
     with local_network(4) as network:
         started = start_pool(
             network.hosts, tmp_path_factory.mktemp("pool"), lambda _: ("--memory", cap)
@@ -62,7 +75,7 @@ def undisturbed(pool: HostPool) -> list[int]:
 
 
 @pytest.mark.parametrize("role", ["head", "middle", "last", "coordinator"])
-def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role, capsys):
+def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role, report_figure):
     coordinator = pool.agreed()
     record = pool.ready()
     assert len(record["stages"]) == 3
@@ -76,8 +89,7 @@ def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role,
     ids = question.finish()
     assert ids == undisturbed
     pause_s = question.longest_pause_s(killed_s)
-    with capsys.disabled():
-        print(f"\n  {role} lost: longest pause {pause_s:.1f} s")
+    report_figure(f"{role} lost, longest pause", pause_s, "s")
     is_hit = doomed in chain
     assert bool(question.of("interrupted")) == is_hit
     assert pause_s < LONGEST_PAUSE_S
