@@ -6,8 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from engine.errors import ModelNotFoundError, RemoteProtocolError, ShardCorruptError, first_of
+from engine.errors import DaisyError, ModelNotFoundError, ShardCorruptError, first_of
 from engine.pool.chunks import decode_chunk_list
+from engine.pool.pull import CHUNK_DEADLINE_S
 from engine.pool.shard_files import verify_file
 
 if TYPE_CHECKING:
@@ -21,33 +22,6 @@ if TYPE_CHECKING:
 
 FILES_AT_ONCE = 3
 HASHED_AGAIN_BYTES = 16 * 1024 * 1024  # what is there already and no larger
-
-
-class _SmallFileSource:
-    """A source that is not believed if it gives the file more bytes than it may have."""
-
-    def __init__(self, source: ChunkSource, max_bytes: int) -> None:
-        self._source = source
-        self._max_bytes = max_bytes
-
-    @property
-    def node_id(self) -> NodeId:
-        return self._source.node_id
-
-    async def chunk_list(self, name: str) -> bytes:
-        data = await self._source.chunk_list(name)
-        num_bytes = decode_chunk_list(data, name).num_bytes
-        if num_bytes > self._max_bytes:
-            raise RemoteProtocolError(
-                f"its file {name} has {num_bytes} bytes, and {self._max_bytes} are the most"
-            )
-        return data
-
-    async def chunks_there(self, name: str) -> frozenset[int]:
-        return await self._source.chunks_there(name)
-
-    async def chunk(self, name: str, index: int) -> bytes:
-        return await self._source.chunk(name, index)
 
 
 class FilesPull:
@@ -73,11 +47,28 @@ class FilesPull:
             sources: PCs that may have it.
             max_bytes: A PC that says it has more is set aside, before any of it is fetched.
 
-        Fails and is cancelled as ``Pulls.pull`` does and is; with ``ShardCorruptError`` also if
-        the file is there, and is longer.
+        Raises:
+            ShardCorruptError: Nobody has a whole and right copy of a file so small; or it is
+                there, and is longer.
+
+        Fails and is cancelled otherwise as ``Pulls.pull`` does and is.
         """
         await self._threads.call(self._look_at_small, name, max_bytes)
-        await self._pulls.pull(name, [_SmallFileSource(source, max_bytes) for source in sources])
+        if await self._threads.call(self._store.has, name):
+            return
+        refused: dict[NodeId, str] = {}
+        for num_bytes, group in await _said_sizes(name, sources, max_bytes, refused):
+            try:
+                await self._pulls.pull(name, group, num_bytes=num_bytes)
+            except ShardCorruptError as exc:
+                refused.update((source.node_id, exc.what) for source in group)
+            else:
+                return
+        told = "; ".join(f"{node_id}: {why}" for node_id, why in sorted(refused.items()))
+        raise ShardCorruptError(
+            f"No PC has a whole copy of the file {name}: {told or 'there is none to ask'}.",
+            "Import or split the model again on one of them.",
+        )
 
     async def pull(
         self,
@@ -164,3 +155,29 @@ class FilesPull:
         except ModelNotFoundError:
             return False
         return True
+
+
+async def _said_sizes(
+    name: str, sources: Sequence[ChunkSource], max_bytes: int, refused: dict[NodeId, str]
+) -> list[tuple[int, list[ChunkSource]]]:
+    """Return which sizes a file is said to have, and by whom; that of the most PCs first."""
+    groups: dict[int, list[ChunkSource]] = {}
+
+    async def ask(source: ChunkSource) -> None:
+        try:
+            async with asyncio.timeout(CHUNK_DEADLINE_S):
+                num_bytes = decode_chunk_list(await source.chunk_list(name), name).num_bytes
+        except DaisyError as exc:
+            refused[source.node_id] = exc.what
+        except TimeoutError:
+            refused[source.node_id] = "it did not answer in time"
+        else:
+            if num_bytes <= max_bytes:
+                groups.setdefault(num_bytes, []).append(source)
+            else:
+                refused[source.node_id] = f"it has {num_bytes} bytes, {max_bytes} are the most"
+
+    async with asyncio.TaskGroup() as tasks:
+        for source in sources:
+            tasks.create_task(ask(source))
+    return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))

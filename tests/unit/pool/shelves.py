@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from engine.errors import RemoteProtocolError
+from engine.messages import limits
 from engine.pool.model_shelf import ModelShelf
 from engine.pool.pull import Pulls
 from engine.pool.store import ShardStore
@@ -33,6 +34,10 @@ class StoreSource:
         await asyncio.sleep(self.delay_s)
         self.asked.append((name, index))
         return self.store.serve_chunk(name, index)
+
+    async def piece(self, name, index, piece):
+        begin = piece * limits.MAX_PIECE_BYTES
+        return (await self.chunk(name, index))[begin : begin + limits.MAX_PIECE_BYTES]
 
 
 class Silent:

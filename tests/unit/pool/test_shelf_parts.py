@@ -19,6 +19,7 @@ from engine.pool.store import ShardStore
 from engine.pool.store_threads import StoreThreads
 from engine.splitter.manifest import FileEntry
 from tests.unit.pool.files import Peer, chunked, pieces, random_bytes
+from tests.unit.pool.shelves import StoreSource
 
 # ---- paced reports
 
@@ -214,9 +215,9 @@ def test_a_small_file_that_is_said_to_be_large_is_refused_before_any_of_it_comes
     peer, liar = Peer("a", data), Peer("b", data)
     huge = CHUNK_BYTES * 1000
     liar.lists[name] = ChunkList(1, name, huge, bytes(1000 * 32)).encoded()
-    with pytest.raises(ShardCorruptError, match="has 5000 bytes, and 4999 are the most"):
+    with pytest.raises(ShardCorruptError, match="a: it has 5000 bytes, 4999 are"):
         pulled(store, lambda pull: pull.pull_small(name, [peer], 4999))
-    with pytest.raises(ShardCorruptError, match=f"has {huge} bytes"):
+    with pytest.raises(ShardCorruptError, match=f"b: it has {huge} bytes"):
         pulled(store, lambda pull: pull.pull_small(name, [liar], 5000))
     assert peer.asked == liar.asked == []
     pulled(store, lambda pull: pull.pull_small(name, [liar, peer], 5000))
@@ -239,29 +240,24 @@ def test_a_large_file_of_the_store_is_no_small_one(store):
     assert store.has(name)
 
 
-def test_small_files_come_first_and_progress_is_that_of_all(store):
-    datas = [random_bytes(n, n) for n in (CHUNK_BYTES * 2 + 1, 10, 3000, CHUNK_BYTES)]
-    peer = Peer("a", *datas)
-    order = []
-    chunk = peer.chunk
-
-    async def recording(name, index):
-        order.append(name)
-        return await chunk(name, index)
-
-    peer.chunk = recording
-    told = []
-    entries = [entry(data) for data in datas]
-    pulled(store, lambda pull: pull.pull([*entries, entries[1]], [peer], lambda *x: told.append(x)))
-    first_asked = list(dict.fromkeys(order))
-    assert first_asked.index(entries[0].sha256) == 3
-    assert set(first_asked[:3]) == {e.sha256 for e in entries[1:]}
-    total = sum(map(len, datas))
-    assert {t for _, t in told} == {total}
-    done = [d for d, _ in told]
+def test_small_files_come_first_and_progress_is_that_of_all(store, tmp_path):
+    sizes = (CHUNK_BYTES * 2 + 1, 10, 3000, CHUNK_BYTES)
+    other = ShardStore(tmp_path / "other")
+    names = [put(other, size, size) for size in sizes]
+    entries = [FileEntry("path", *both) for both in zip(sizes, names, strict=True)]
+    source, told = StoreSource(other), []
+    pulled(
+        store,
+        lambda pull: pull.pull([*entries, entries[1]], [source], lambda *x: told.append(x)),
+    )
+    first_asked = list(dict.fromkeys(name for name, _ in source.asked))
+    assert first_asked[3] == names[0]
+    assert set(first_asked[:3]) == set(names[1:])
+    assert {total for _, total in told} == {sum(sizes)}
+    done = [amount for amount, _ in told]
     assert done == sorted(done)
-    assert done[-1] == total
-    assert all(store.has(e.sha256) for e in entries)
+    assert done[-1] == sum(sizes)
+    assert all(store.has(name) for name in names)
 
 
 def test_a_second_pull_asks_nobody(store):
