@@ -8,6 +8,7 @@ fails otherwise gets a few more chances.
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ChunkSchedule:
         """
         self._wanted = set(missing)
         self._available = dict(available)
+        self._waiting = sorted(self._wanted, key=self._rarity)  # not under way; next to ask first
         self._under_way: dict[int, NodeId] = {}
         self._asking: dict[NodeId, int] = {}  # whom for which chunk, not yet for all of it
         self._failures = dict.fromkeys(available, 0)
@@ -58,6 +60,7 @@ class ChunkSchedule:
         request = self._next()
         if request is not None:
             node_id, index = request
+            self._waiting.remove(index)  # it is near the front
             self._under_way[index] = node_id
             self._asking[node_id] = index
         return request
@@ -76,7 +79,7 @@ class ChunkSchedule:
         Args:
             index: Of a chunk under way.
         """
-        self._failures[self._back(index)] = 0
+        self._failures[self._end(index)] = 0
         self._wanted.discard(index)
 
     def was_bad(self, index: int, why: str) -> None:
@@ -109,6 +112,11 @@ class ChunkSchedule:
             self._drop(node_id, why)
 
     def _back(self, index: int) -> NodeId:
+        """Let a chunk wait again; return who was to send it."""
+        insort(self._waiting, index, key=self._rarity)
+        return self._end(index)
+
+    def _end(self, index: int) -> NodeId:
         node_id = self._under_way.pop(index)
         self._stop_asking(node_id, index)
         return node_id
@@ -120,21 +128,16 @@ class ChunkSchedule:
     def _drop(self, node_id: NodeId, why: str) -> None:
         self.set_aside.setdefault(node_id, why)
         self._available[node_id] = frozenset()
+        self._waiting.sort(key=self._rarity)
 
     def _next(self) -> tuple[NodeId, int] | None:
         free = [node_id for node_id in self._available if node_id not in self._asking]
-        possible = {
-            index
-            for node_id in free
-            for index in self._available[node_id] & self._wanted
-            if index not in self._under_way
-        }
-        if not possible:
-            return None
-        index = min(possible, key=lambda i: (self._num_holders(i), i))
-        holders = [node_id for node_id in free if index in self._available[node_id]]
-        best = min(holders, key=lambda n: (self._failures[n], n))
-        return best, index
+        for index in self._waiting if free else ():
+            holders = [node_id for node_id in free if index in self._available[node_id]]
+            if holders:
+                return min(holders, key=lambda n: (self._failures[n], n)), index
+        return None
 
-    def _num_holders(self, index: int) -> int:
-        return sum(index in chunks for chunks in self._available.values())
+    def _rarity(self, index: int) -> tuple[bool, int, int]:
+        num_holders = sum(index in chunks for chunks in self._available.values())
+        return num_holders == 0, num_holders, index
