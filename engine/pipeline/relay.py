@@ -305,7 +305,7 @@ async def _is_silent(call: _Call) -> bool:
     """Wait for the head's next message; return whether it says nothing. A slow asker is not it."""
     call.heard.clear()
     try:
-        async with asyncio.timeout(None if call.is_telling else SILENCE_S):
+        async with asyncio.timeout(SILENCE_S):
             await call.heard.wait()
     except TimeoutError:
         return not call.is_telling

@@ -83,9 +83,9 @@ def record(phase: str = "ready", epoch: int = 1, version: int = 1, **fields) -> 
     return Deployment(term=TERM, version=version, phase=phase, epoch=epoch, **(given | fields))
 
 
-def stage_failed(epoch: int) -> StageFailed:
+def stage_failed(epoch: int, what: str = LOST) -> StageFailed:
     return StageFailed(
-        epoch=epoch, stage_index=1, code="peer_unreachable", what=LOST, advice="Look at it."
+        epoch=epoch, stage_index=1, code="peer_unreachable", what=what, advice="Look at it."
     )
 
 

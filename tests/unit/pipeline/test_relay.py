@@ -241,6 +241,45 @@ def test_a_placement_that_ends_on_purpose_is_an_interruption_too(chat_text):
     check_whole(in_pool(chat_text, scenario), undisturbed(chat_text, question()))
 
 
+def test_a_head_of_another_placement_on_this_pc_is_not_asked(chat_text):
+    """One that is about to end, while the pool's is already on another PC."""
+
+    async def scenario(pool, asker):
+        stale = pool.place(9, SCRIPT)
+        pool.place(1, SCRIPT)
+        pool.tell()
+        await pool.relay.answer(question(), asker.send, "k")
+        assert stale.events == []
+        assert len(pool.links) == 1
+
+    assert kinds(in_pool(chat_text, scenario)) == ["Accepted", "TextDelta", "Finished"]
+
+
+@pytest.mark.parametrize("how", ["breaks", "hangs"])
+def test_what_comes_after_the_end_changes_nothing(chat_text, how, monkeypatch):
+    """The asker has all of it; only the goodbye to the head goes wrong."""
+    monkeypatch.setattr("engine.pipeline.relay.SILENCE_S", 0.05)
+
+    async def scenario(pool, asker):
+        async def close(_):
+            if how == "breaks":
+                raise PeerUnreachableError("The connection was reset.")
+            pool.tell(epoch=2)
+            await asyncio.sleep(60)
+
+        pool.on_link = lambda link: setattr(link, "close", close)
+        pool.place(1, SCRIPT)
+        pool.tell()
+        async with asyncio.timeout(10):
+            await pool.relay.answer(question(), asker.send, "k")
+        assert len(pool.links) == 1
+        pool.links[0].abort()
+
+    asker = in_pool(chat_text, scenario, is_near=False)
+    check_whole(asker, undisturbed(chat_text, question()))
+    assert kinds(asker) == ["Accepted", "TextDelta", "Finished"]
+
+
 # ---- the same placement again --------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from tests.unit.pipeline.scripted_pool import (
     failure_of,
     in_pool,
     kinds,
+    stage_failed,
     undisturbed,
     wish,
 )
@@ -52,6 +53,29 @@ def test_without_another_placement_the_reason_is_told_in_the_end(chat_text):
         )
 
     in_pool(chat_text, scenario)
+
+
+def test_the_reason_told_is_that_of_the_last_interruption(chat_text):
+    """Not of one that was mended."""
+
+    async def scenario(pool, asker):
+        def place_anew():
+            pool.place(2, SCRIPT)
+            pool.tell(epoch=2)
+
+        pool.wait_only(mend_s=0.3)
+        pool.place(1, SCRIPT)
+        pool.break_at(1, 5, asker, place_anew)
+        pool.tell()
+        task = pool._group.create_task(failure_of(pool.relay.answer(question(), asker.send, "k")))
+        await asker.wait_for_ids(6)
+        pool.heads[2].on_failure(stage_failed(2, "Stage 1: It burns."))
+        pool.tell("planning", epoch=0)
+        error = await task
+        assert error.what == "Stage 1: It burns."
+
+    asker = in_pool(chat_text, scenario)
+    assert [told.what for told in asker.of(AnswerInterrupted)] == [LOST, "Stage 1: It burns."]
 
 
 def test_each_change_of_the_record_gives_new_hope(chat_text):
