@@ -85,6 +85,7 @@ async def _is_to_start_again(
         error = first_of(group)
         if not isinstance(error, IdentityCopiedError):
             raise
+        output.event("identity_copied", what=error.what)
         output.say(f"Note: {error.what}")
         return True
     return False

@@ -57,6 +57,7 @@ class Mesh:
     Thread: the node's loop.
 
     Attributes:
+        folder: What this node keeps on disk.
         on_change: Called in the loop whenever a session opened or ended, a report came, or the
             membership or the office changed. It must return at once.
         on_office: Awaited for every change of office, in order. Until it returns no heartbeat
@@ -87,7 +88,7 @@ class Mesh:
         self.on_change: Callable[[], None] | None = None
         self.on_office: Callable[[Change], Awaitable[None]] | None = None
         self.coordinator_since_s: float | None = None
-        self._folder = folder
+        self.folder = folder
         self._facts = facts
         self._targets = Targets(participant.identity.node_id)
         self._sessions = Sessions()
@@ -254,11 +255,11 @@ class Mesh:
         """
         await self._is_copied.wait()
         await self.leave()
-        await asyncio.to_thread(self._folder.renew_identity)
+        await asyncio.to_thread(self.folder.renew_identity)
         double = self.participant.membership.double
         where = "" if double is None else f" at {double.address}"
         raise IdentityCopiedError(
-            f"Another PC{where} runs with a copy of this PC's data folder {self._folder.path}; "
+            f"Another PC{where} runs with a copy of this PC's data folder {self.folder.path}; "
             "this one has taken a new identity."
         )
 

@@ -51,7 +51,7 @@ def pool_status(
         round_trip_ms=None,
         hears=seen.hears[own_report.node_id],
         report=_cleaned(own_report),
-        notes=(),
+        notes=tuple(mesh.folder.notes),
         memory_reserved_bytes=reserve_of(own_report.memory_total_bytes),
     )
     trips_ms = {other.node_id: other.round_trip_ms for other in own_report.neighbours}
@@ -113,7 +113,7 @@ def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
         why = "; ".join(map(_mismatch, stranger.mismatches)) or "the pool is full"
         notes.append(f"{short_id(stranger.node_id)} can't take part: {why}.")
     if seen.double is not None or discovery.clone_run_ids:
-        notes.append("Another PC runs with a copy of this PC's identity.")
+        notes.append("Another PC has a copy of this PC's identity; one of the two takes a new one.")
     named = {stranger.node_id for stranger in seen.strangers}
     unreached = [target for target in mesh.unreached() if target.node_id not in named]
     return (*notes, *dict.fromkeys(map(_why_unreached, unreached)))

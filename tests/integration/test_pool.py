@@ -144,4 +144,7 @@ def test_a_folder_in_use_is_refused_and_a_damaged_one_mended(tmp_path):
     before = node.node_id
     node.start()
     assert node.node_id != before
+    (own,) = (n for n in node.status()["nodes"] if n["is_asked"])
+    (note,) = own["notes"]
+    assert note.startswith("id.json was damaged; it was set aside as id.json.damaged-")
     assert node.end() == 0

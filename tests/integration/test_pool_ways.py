@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -117,6 +118,42 @@ def test_a_node_given_an_address_finds_the_other_without_any_network(tmp_path: P
             watch.until(knows_second, 20.0)
         finally:
             HostPool([first, second]).close()
+
+
+def test_of_two_pcs_with_one_data_folder_one_becomes_another(tmp_path: Path) -> None:
+    """K39: one was copied from the other, and both run."""
+    with local_network(1, is_plugged_in=False) as network:
+        (host,) = network.hosts
+        (tmp_path / "pc-0" / "node").mkdir(parents=True)
+        (tmp_path / "pc-0" / "node" / "id.json").write_text(f'"{"ab" * 10}"')
+        shutil.copytree(tmp_path / "pc-0", tmp_path / "pc-1")
+        first = said_by(host, tmp_path / "pc-0")
+        (listening,) = eventually(lambda: lines_of(first), 20.0)
+        second = said_by(host, tmp_path / "pc-1", "--peer", f"127.0.0.1:{listening['port']}")
+
+        def is_renewed() -> list[dict[str, Any]] | None:
+            """One of the two has said so and listens again."""
+            lines = lines_of(first) + lines_of(second)
+            return lines if len(lines) == 4 else None
+
+        told = eventually(is_renewed, 20.0)
+        (why,) = (line["what"] for line in told if line["event"] == "identity_copied")
+        assert "runs with a copy of this PC's data folder" in why
+        ids = [line["node_id"] for line in told if line["event"] == "listening"]
+        assert len(set(ids)) == 2
+        assert ids.count("ab" * 10) == 2
+
+
+def said_by(host: Host, folder: Path, *options: str) -> Path:
+    """Start a node; return the file that keeps what it says."""
+    command = [sys.executable, "-m", "engine.cli.main", "node", "--json", "--data", str(folder)]
+    with (folder / "said").open("wb") as events:
+        host.start([*command, *options], stdout=events)
+    return folder / "said"
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def test_a_pc_that_is_heard_and_cannot_be_reached_is_named(tmp_path: Path) -> None:
