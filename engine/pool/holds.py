@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class Holds:
         self._store = store
         self._turn = threading.Lock()
         self._held: dict[str, frozenset[str]] = {}
+        self._trying: Counter[str] = Counter()
 
     def names(self, holder: str) -> frozenset[str]:
         """Return the files somebody holds.
@@ -58,6 +60,16 @@ class Holds:
         with self._turn:
             self._replace(holder, frozenset())
 
+    def release_all_but(self, holders: Iterable[str]) -> None:
+        """Let go of everything that only others hold, apart from those who are trying something.
+
+        Args:
+            holders: Who goes on.
+        """
+        with self._turn:
+            for holder in self._held.keys() - {*holders, *self._trying.elements()}:
+                self._replace(holder, frozenset())
+
     @contextmanager
     def trying(self, holder: str) -> Iterator[None]:
         """Let somebody hold what they held before, if what is tried here fails.
@@ -68,13 +80,18 @@ class Holds:
         Yields:
             Nothing.
         """
-        before = self.names(holder)
+        with self._turn:
+            before = self.names(holder)
+            self._trying[holder] += 1
         try:
             yield
         except BaseException:
             with self._turn:
                 self._replace(holder, before)
             raise
+        finally:
+            with self._turn:
+                self._trying[holder] -= 1
 
     def _replace(self, holder: str, names: frozenset[str]) -> None:
         gone = self._held.pop(holder, frozenset()) - names

@@ -18,10 +18,10 @@ from engine.models.storage import storage_errors
 from engine.pool.disk import signature
 from engine.pool.holds import Holds
 from engine.pool.model_cutting import cut_model, whole_manifest
-from engine.pool.model_listing import MAX_LISTING_BYTES, decode_listing
+from engine.pool.model_listing import MAX_LISTING_BYTES
 from engine.pool.paced_report import PacedReport, Report
 from engine.pool.pull_files import FilesPull
-from engine.pool.shard_files import files_for, lay_out, stored_manifest, verify_file
+from engine.pool.shard_files import files_for, lay_out, stored_listing, stored_manifest, verify_file
 from engine.pool.shelf_records import ShelfRecords, division_key, signatures_in, source_key
 from engine.pool.shelf_scratch import clear_scratch, scratch_folder
 from engine.pool.taking_in import ModelIntake
@@ -31,12 +31,11 @@ from engine.splitter.partition import check_partition
 from engine.splitter.process import describe_in_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from engine.domain import LayerRange, ModelDescription
     from engine.models.files import ModelFiles
     from engine.models.progress import Progress
-    from engine.pool.model_listing import ModelListing
     from engine.pool.pull import ChunkSource, Pulls
     from engine.pool.store import ShardStore
     from engine.pool.store_threads import StoreThreads
@@ -151,7 +150,7 @@ class ModelShelf:
         with self._holds.trying(model_sha256):
             self._holds.add(model_sha256, (model_sha256,))
             await self._files_pull.pull_small(model_sha256, sources, MAX_LISTING_BYTES)
-            listing = await self._threads.call(_stored_listing, self._store, model_sha256)
+            listing = await self._threads.call(stored_listing, self._store, model_sha256)
             names = (model_sha256, *(entry.sha256 for entry in listing.files))
             self._holds.add(model_sha256, names)
             if self._is_whole(model_sha256):
@@ -196,7 +195,7 @@ class ModelShelf:
         paced = self._paced(report)
         if not self._records.signatures_of(model_sha256):
             raise ModelNotFoundError(f"This PC does not keep the model {model_sha256}.")
-        listing = await self._threads.call(_stored_listing, self._store, model_sha256)
+        listing = await self._threads.call(stored_listing, self._store, model_sha256)
         num_layers = listing.model.num_layers
         check_partition(layers, num_layers)
         key = division_key(model_sha256, layers)
@@ -269,6 +268,14 @@ class ModelShelf:
         """
         self._holds.release(manifest_sha256)
 
+    def let_go_all_but(self, names: Iterable[str]) -> None:
+        """Let everything go but what the pool runs now; work under way keeps what it needs.
+
+        Args:
+            names: Of the model, and of the manifest of the shards.
+        """
+        self._holds.release_all_but(names)
+
     # ---- inside
 
     def _paced(self, report: Report) -> PacedReport:
@@ -294,7 +301,7 @@ class ModelShelf:
         if name is None or not self._is_whole(name):
             return None
         self._hold_model(name)
-        listing = await self._threads.call(_stored_listing, self._store, name)
+        listing = await self._threads.call(stored_listing, self._store, name)
         return KeptModel(name, listing.model, listing.paged_refusal)
 
     async def _take_files(
@@ -311,7 +318,7 @@ class ModelShelf:
         def hold(name: str) -> None:
             self._holds.add(_TAKING_IN, (name,))
 
-        try:
+        with self._holds.trying(_TAKING_IN):
             async with scratch_folder(self._work) as scratch:
                 listing = await self._threads.call_stoppable(
                     lambda check: ModelIntake(self._store, scratch, hold, tell, check).take(
@@ -322,8 +329,7 @@ class ModelShelf:
             signatures = await self._threads.call(signatures_in, self._store, names)
             await self._threads.call(self._records.keep_model, listing.sha256, signatures, key)
             self._hold_model(listing.sha256)
-        finally:
-            self._holds.release(_TAKING_IN)
+        self._holds.release(_TAKING_IN)
         return KeptModel(listing.sha256, listing.model, listing.paged_refusal)
 
     def _found(self, division: str) -> str | None:
@@ -371,12 +377,6 @@ class ModelShelf:
 
         await self._threads.call_stoppable(work)
         return tuple(damaged)
-
-
-def _stored_listing(store: ShardStore, model_sha256: str) -> ModelListing:
-    path = store.object_path(model_sha256)
-    with storage_errors(path), path.open("rb") as file:
-        return decode_listing(file.read(MAX_LISTING_BYTES + 1))
 
 
 def _tell_opening(report: PacedReport, progress: Progress) -> None:

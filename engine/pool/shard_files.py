@@ -11,6 +11,7 @@ from engine.models.shown_path import shown_path
 from engine.models.storage import storage_errors
 from engine.pool.chunks import chunk_list_of
 from engine.pool.disk import link_or_copy, pieces_of
+from engine.pool.model_listing import MAX_LISTING_BYTES, decode_listing
 from engine.splitter.manifest import (
     MANIFEST_NAME,
     MAX_MANIFEST_BYTES,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from engine.domain import LayerRange
     from engine.pool.chunks import ChunkList
+    from engine.pool.model_listing import ModelListing
     from engine.pool.store import ShardStore
 
 
@@ -130,6 +132,20 @@ def stored_manifest(store: ShardStore, manifest_sha256: str) -> Manifest:
     """
     with store.object_path(manifest_sha256).open("rb") as file:
         return decode_manifest(file.read(MAX_MANIFEST_BYTES + 1))
+
+
+def stored_listing(store: ShardStore, model_sha256: str) -> ModelListing:
+    """Return the list of a whole model's files out of a store.
+
+    Args:
+        store: Has it.
+        model_sha256: Its name.
+
+    Fails with ``ModelNotFoundError`` if it isn't there, ``ShardCorruptError`` if it is none.
+    """
+    path = store.object_path(model_sha256)
+    with storage_errors(path), path.open("rb") as file:
+        return decode_listing(file.read(MAX_LISTING_BYTES + 1))
 
 
 def verify_file(store: ShardStore, name: str, on_piece: OnPiece = no_piece) -> None:

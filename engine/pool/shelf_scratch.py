@@ -49,8 +49,8 @@ async def scratch_folder(work: Path) -> AsyncIterator[Path]:
         with storage_errors(folder):
             folder.mkdir(parents=True, mode=0o700)
 
-    await asyncio.to_thread(make)
     try:
+        await asyncio.to_thread(make)
         yield folder
     finally:
         await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))

@@ -22,6 +22,7 @@ from engine.errors import (
     StorageError,
     UsageError,
 )
+from engine.models.embedded import fetch_embedded_gguf
 from engine.pipeline.shard_folder import open_shard_folder
 from engine.pool.chunks import CHUNK_BYTES, ChunkList, chunk_list_of
 from engine.pool.disk import pieces_of
@@ -569,6 +570,36 @@ def test_shards_stay_until_they_are_released_and_the_kept_model_stays_then(root,
 
     def stored_manifest_texts(shards):
         return [entry for entry in shards if entry.path.startswith("text/")]
+
+    with_shelf(root, work)
+
+
+def test_what_the_pool_ran_before_goes_and_what_it_runs_now_stays(root, tiny):
+    async def work(shelf):
+        kept, before = await cut(shelf, tiny)
+        now = await shelf.split(kept.model_sha256, THIRDS, Told())
+        shelf.let_go_all_but((kept.model_sha256, now))
+        shelf.store.collect_garbage(10**12)
+        assert not shelf.store.has(before)
+        assert all(shelf.store.has(e.sha256) for e in stored_manifest(shelf.store, now).files)
+        assert shelf.kept() == (kept.model_sha256,)
+        shelf.let_go_all_but(())
+        shelf.store.collect_garbage(10**12)
+        assert objects_of(shelf) == set()
+
+    with_shelf(root, work)
+
+
+@pytest.mark.embedded
+def test_a_gguf_is_not_even_hashed_a_second_time(root, data_dir, embedded):
+    gguf = fetch_embedded_gguf(data_dir)
+    assert gguf.stem.startswith(embedded.name)
+
+    async def work(shelf):
+        kept = await shelf.take_in(str(gguf), data_dir, Told())
+        told = Told()
+        assert await shelf.take_in(str(gguf), data_dir, told) == kept
+        assert told.all == []
 
     with_shelf(root, work)
 

@@ -102,6 +102,20 @@ def test_what_failed_holds_what_it_held_before(store):
     assert "shards" not in holds
 
 
+def test_all_but_what_runs_now_goes_and_what_is_being_tried_stays(store):
+    a, b, c = (put(store, seed) for seed in "abc")
+    holds = Holds(store)
+    for holder, name in (("old", a), ("now", b), ("fetched", c)):
+        holds.add(holder, (name,))
+    with holds.trying("fetched"):
+        holds.release_all_but(("now", "never heard of"))
+        store.collect_garbage(10**9)
+        assert there(store, a, b, c) == [False, True, True]
+    holds.release_all_but(("now",))
+    store.collect_garbage(10**9)
+    assert there(store, b, c) == [True, False]
+
+
 # ---- records
 
 
