@@ -242,7 +242,7 @@ def _wished(coordination: Coordination, wished: Wished, now_s: float) -> Coordin
         attempts=0,
         cannot_cut=frozenset(),
         ledger=Ledger(),
-        keeping=Keeping(ordered_s=coordination.keeping.ordered_s),
+        keeping=Keeping(heard_s=coordination.keeping.heard_s),
         failure=None,
     )
     if wished.wish is None:

@@ -116,5 +116,5 @@ def _to_keep(after: Coordination, now_s: float) -> tuple[Coordination, list[Orde
         return after, []
     asked = after.keeping.asked
     asked = frozenset({keeper}) if keeper in asked else asked | {keeper}  # a new turn
-    keeping = Keeping(node_id=keeper, ordered_s=now_s, heard_s=now_s, asked=asked)
+    keeping = Keeping(node_id=keeper, heard_s=now_s, asked=asked)
     return replace(after, keeping=keeping), [OrderKeep(keeper, after.wanted.model_sha256)]

@@ -134,14 +134,12 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         node_id: Who last; None for nobody.
-        ordered_s: When that was; None for never.
-        heard_s: When it last got on with it.
+        heard_s: When that was, or when it last got on with it; None for never.
         asked: Everyone who was told so in this turn.
     """
 
     node_id: NodeId | None = None
-    ordered_s: float | None = None
-    heard_s: float = 0.0
+    heard_s: float | None = None
     asked: frozenset[NodeId] = frozenset()
 
 

@@ -43,12 +43,9 @@ def keeper_due(coordination: Coordination, now_s: float) -> NodeId | None:
         now_s: Monotonic.
     """
     keeping = coordination.keeping
-    if coordination.state is not State.READY:
+    is_waiting = keeping.heard_s is not None and now_s - keeping.heard_s < KEEP_EVERY_S
+    if coordination.state is not State.READY or is_waiting:
         return None
-    if keeping.ordered_s is not None:
-        last_s = max(keeping.ordered_s, keeping.heard_s)
-        if now_s - last_s < KEEP_EVERY_S:
-            return None
     return next_keeper(
         coordination.nodes,
         able_to_cut(coordination),

@@ -424,6 +424,21 @@ def test_success_makes_the_waits_short_again() -> None:
     pool.run()
     pool.warm()
     assert (pool.state, pool.machine.attempts) == (State.READY, 0)
+    assert pool.record.trouble is None
+
+
+def test_another_wish_begins_with_nothing_held_against_anybody() -> None:
+    pool = splitting()
+    pool.take(SplitEnded(NodeId("a"), FIRST_EPOCH, None, trouble("storage")))
+    pool.cut()
+    pool.fail("b", "inference")
+    assert pool.machine.attempts == 1
+    pool.wait(BACK_OFF_S[1])
+    pool.take(SplitEnded(NodeId("a"), pool.machine.epoch, None, trouble("storage")))
+    assert pool.machine.work.splitter == "b"
+    pool.wish(wish(2))
+    assert pool.machine.work.splitter == "a"
+    assert (pool.machine.attempts, pool.machine.ledger.strikes) == (0, {})
 
 
 # ---- deadlines and repeats -------------------------------------------------------------------
@@ -494,6 +509,13 @@ def test_an_order_is_given_again_to_whoever_says_nothing() -> None:
     pool.load("b")
     pool.wait(REPEAT_S - 0.25)
     assert pool.tick() == [OrderWarmUp(NodeId("a"), FIRST_EPOCH)]
+
+
+def test_who_says_that_it_runs_its_stage_is_not_told_to_load_it() -> None:
+    pool = loading()
+    pool.change("a", epoch=FIRST_EPOCH)
+    pool.wait(REPEAT_S - 0.25)
+    assert pool.tick() == [OrderPlacement(pool.record, (NodeId("b"),))]
 
 
 def test_progress_before_an_order_doesnt_stand_for_it() -> None:

@@ -135,11 +135,12 @@ def test_lines_are_published_every_few_seconds_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usable", "is_shown"), [(1.0, False), (1.09, False), (1.11, True), (0.89, True)]
+    ("usable", "is_shown"),
+    [(100, False), (110, False), (111, True), (90, False), (89, True)],
 )
 def test_a_tenth_of_a_pcs_memory_is_worth_showing(usable, is_shown) -> None:
     pool = ready()
-    pool.change("c", usable=int(SMALL * usable))
+    pool.change("c", usable=SMALL * usable // 100)
     pool.wait(LINES_EVERY_S)
     assert (pool.line("c").usable_bytes != SMALL) == is_shown
 
@@ -188,12 +189,33 @@ def test_a_much_faster_placement_is_moved_to_between_requests() -> None:
     assert pool.machine.attempts == 0
 
 
+def test_what_has_just_been_loaded_is_not_moved_at_once() -> None:
+    pool = in_office(timed("a", 5.0), timed("b", 50.0))
+    pool.wish()
+    pool.see(*pool.nodes.values(), timed("c", 5.0))
+    pool.bring_up()
+    pool.wait(REPLAN_EVERY_S - 0.25)
+    assert pool.machine.chain == ("a", "b")
+    pool.tick()
+    assert pool.machine.chain == ("a", "c")
+
+
 def test_while_somebody_is_answered_nothing_is_moved() -> None:
     pool = slow_pair()
     pool.change("a", active_requests=1)
     pool.wait(3 * REPLAN_EVERY_S)
     assert pool.state is State.READY
     pool.change("a", active_requests=0)
+    assert pool.state is State.SPLITTING
+
+
+def test_a_better_plan_is_looked_for_now_and_then_only() -> None:
+    pool = ready(timed("a", 5.0), timed("b", 50.0))
+    pool.wait(REPLAN_EVERY_S)
+    pool.see(*pool.nodes.values(), timed("c", 5.0))
+    pool.wait(REPLAN_EVERY_S - 0.25)
+    assert pool.state is State.READY
+    pool.tick()
     assert pool.state is State.SPLITTING
 
 
