@@ -26,24 +26,26 @@ class _Desk:
 
     Attributes:
         turn: One question is answered at a time, in the order they came.
-        name: Of the file of the chunk that was read last.
-        index: Of that chunk.
+        place: File and number of the chunk that was read last; None for none.
         chunk: That chunk: its other pieces are asked for next.
+        place_ahead: Of the chunk after it, which is likely to be asked for then.
+        ahead: That one, being read; None in it if it can't be.
     """
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
-        self.name = ""
-        self.index = 0
+        self.place: tuple[str, int] | None = None
         self.chunk = b""
+        self.place_ahead: tuple[str, int] | None = None
+        self.ahead: asyncio.Future[bytes | None] | None = None
 
 
 class ChunkService:
     """Answers what other PCs ask about the files of a store; never takes a path from them.
 
-    Await ``serve`` in the loop that receives from the connection. A chunk is read while the pieces
-    before it lie in the connection's write buffer; who asks for more than the link carries is
-    held back by TCP, and this PC keeps one chunk and one write buffer for it. Only that connection
+    Await ``serve`` in the loop that receives from the connection. Who asks for chunks in order has
+    the next one read while the one before is sent; who asks for more than the link carries is
+    held back by TCP, and this PC keeps two chunks and one write buffer for it. Only that connection
     waits: its pings are answered by the transport, and heartbeats travel on others. Where a
     connection does carry more, ``serve`` may run as a task for each question: they are still
     answered one by one, in the order of the tasks.
@@ -78,40 +80,57 @@ class ChunkService:
 
     async def _answer(self, message: Question, desk: _Desk) -> bytes:
         try:
-            return await self._threads.call(self._read, message, desk)
+            if isinstance(message, AskChunk):
+                return await self._piece(message, desk)
+            return await self._threads.call(self._about, message)
         except DaisyError as exc:
             report = ErrorReport(
                 code=exc.code, what=exc.what, advice=exc.advice, request_id=subject(message)
             )
             return encode_control(report)
 
-    def _read(self, message: Question, desk: _Desk) -> bytes:
-        """Return the answer's frame; runs in a thread."""
-        name = message.name
-        match message:
-            case AskChunkList():
-                return encode_chunk_list(name, self._store.chunk_list(name).encoded())
-            case AskChunksThere():
-                return encode_control(ChunksThere(name=name, bitmap=self._bitmap(name)))
-            case AskChunk():
-                return self._piece(message, desk)
-
-    def _piece(self, asked: AskChunk, desk: _Desk) -> bytes:
+    async def _piece(self, asked: AskChunk, desk: _Desk) -> bytes:
         """Return the frame of a piece.
 
         Raises:
             ModelNotFoundError: The chunk has fewer pieces.
         """
-        if (asked.name, asked.index) != (desk.name, desk.index):
-            desk.name, desk.chunk = "", b""  # one chunk in memory at a time, and none on failure
-            desk.chunk = self._store.serve_chunk(asked.name, asked.index)
-            desk.name, desk.index = asked.name, asked.index
+        place = (asked.name, asked.index)
+        if place != desk.place:
+            await self._open(place, desk)
         data = piece_of(desk.chunk, asked.piece)
         if not data:
             raise ModelNotFoundError(
                 f"Chunk {asked.index} of {asked.name} has no piece {asked.piece}."
             )
         return encode_chunk(asked.name, asked.index, asked.piece, data)
+
+    async def _open(self, place: tuple[str, int], desk: _Desk) -> None:
+        """Have a chunk at hand, and begin to read the next where they are asked for in order."""
+        name, index = place
+        is_in_order = index == 0 or desk.place == (name, index - 1)
+        ahead = desk.ahead if desk.place_ahead == place else None
+        desk.place, desk.chunk, desk.ahead = None, b"", None
+        data = None if ahead is None else await ahead
+        if data is None:
+            data = await self._threads.call(self._store.serve_chunk, name, index)
+        desk.place, desk.chunk = place, data
+        if is_in_order:
+            desk.place_ahead = (name, index + 1)
+            desk.ahead = self._threads.begin(self._chunk_if_there, name, index + 1)
+
+    def _chunk_if_there(self, name: str, index: int) -> bytes | None:
+        try:
+            return self._store.serve_chunk(name, index)
+        except DaisyError:  # whoever asks for it is told
+            return None
+
+    def _about(self, message: AskChunkList | AskChunksThere) -> bytes:
+        """Return the frame that says something about a file; runs in a thread."""
+        name = message.name
+        if isinstance(message, AskChunkList):
+            return encode_chunk_list(name, self._store.chunk_list(name).encoded())
+        return encode_control(ChunksThere(name=name, bitmap=self._bitmap(name)))
 
     def _bitmap(self, name: str) -> bytes:
         there = ChunkBitmap(self._store.chunk_list(name).num_chunks)

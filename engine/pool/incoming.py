@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from engine.pool.disk import StorePaths
 
+FLUSHED_CHUNKS = 16  # 64 MiB: so much is left to flush at the end, not the whole file
+
 
 class _RunningHash:
     """The SHA-256 of a file from its beginning up to the first chunk that is missing.
@@ -69,6 +71,7 @@ class _Incoming:
         landed: What is written of it; the disk says the same.
         bitmap: The chunks that are there and verified.
         running_hash: Of its beginning.
+        num_unflushed: Chunks verified since the file was last flushed.
     """
 
     def __init__(self, chunks: ChunkList, landed: LandedPieces) -> None:
@@ -76,6 +79,7 @@ class _Incoming:
         self.landed = landed
         self.bitmap = ChunkBitmap(chunks.num_chunks)
         self.running_hash = _RunningHash()
+        self.num_unflushed = 0
         for index in range(chunks.num_chunks):
             if landed.is_whole(index):
                 self.bitmap.add(index)
@@ -242,7 +246,11 @@ class IncomingFiles:
                 raise ShardCorruptError(f"Chunk {index} of {name} is not what it should be.")
             with self._lock:
                 state.bitmap.add(index)
+                state.num_unflushed = (state.num_unflushed + 1) % FLUSHED_CHUNKS
+                is_much = state.num_unflushed == 0
             state.running_hash.go_on(path, state.bitmap, index, data)
+            if is_much:
+                flush_file(path)
 
     def _keep(self, state: _Incoming, index: int) -> None:
         """Write down what has landed of a chunk, unless another list counts now."""

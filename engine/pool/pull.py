@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine.errors import DaisyError, RemoteProtocolError, ShardCorruptError
 from engine.pool.chunk_fetch import ChunkFetch, why
 from engine.pool.chunks import decode_chunk_list
+from engine.pool.store_threads import MAX_DISK_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.pool.store_threads import StoreThreads
 
 CHUNK_DEADLINE_S = 30.0  # a chunk's worth of pieces, 4 MiB, at 1.1 Mbit/s
+MAX_VERIFICATIONS = MAX_DISK_THREADS - 1
 
 
 class ChunkSource(Protocol):
@@ -85,6 +87,8 @@ class Pulls:
         self._store = store
         self._threads = threads
         self._deadline_s = chunk_deadline_s
+        # Pieces wait for a thread, and their senders for them; verifying can wait.
+        self._verifying = asyncio.Semaphore(MAX_VERIFICATIONS)
         self._running: dict[str, asyncio.Lock] = {}
 
     async def pull(
@@ -226,7 +230,8 @@ class Pulls:
             name: SHA-256 of the file, in hex.
             index: Of the chunk.
         """
-        await self._threads.call(self._store.incoming.verify, name, index)
+        async with self._verifying:
+            await self._threads.call(self._store.incoming.verify, name, index)
 
     async def missing_pieces(self, name: str) -> dict[int, tuple[int, ...]]:
         """Return which pieces of which chunks are not there.

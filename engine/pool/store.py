@@ -1,11 +1,12 @@
 """Shards on disk, named by what is in them.
 
 A piece is written at its place and only then its bit is set; a chunk of which all have come is
-verified. Nothing is flushed while they come: a killed process loses at most what it had not
-written yet, because what it wrote is the system's already. If the power fails, a bit may be on the
-disk whose piece is not; the hash of the whole file, which is read from the disk after a restart,
-finds that before the file gets its name, and those chunks are fetched again. The file is flushed,
-then renamed, then its folder is flushed: an object is whole or not there.
+verified. A killed process loses at most what it had not written yet, because what it wrote is the
+system's already: nothing is flushed for its sake, only now and then, so that little is left at the
+end. If the power fails, a bit may be on the disk whose piece is not; the hash of the whole file,
+which is read from the disk after a restart, finds that before the file gets its name, and those
+chunks are fetched again. The file is flushed, then renamed, then its folder is flushed: an object
+is whole or not there.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import Counter
 
 import pytest
 
@@ -125,6 +126,33 @@ def test_a_chunk_is_read_once_for_all_its_pieces_and_again_when_it_failed(store)
             assert reads == [2, 3, 2]
 
     run(test)
+
+
+def test_chunks_asked_for_in_order_are_read_ahead_and_others_are_not(store):
+    """The next is being read while one is sent; one that can't be is told when it is asked for."""
+    reads = []
+    read = store.serve_chunk
+
+    def counted(name, index):
+        reads.append(index)
+        if index == 2:
+            raise ModelNotFoundError("Not yet.")
+        return read(name, index)
+
+    store.serve_chunk = counted
+
+    async def test():
+        async with a_source(store) as source:
+            assert await source.piece(NAME, 0, 0) == first_piece(0)
+            assert await source.piece(NAME, 1, 0) == first_piece(1)
+            assert await source.piece(NAME, 0, 1) == pieces(DATA)[0][PIECE_BYTES : 2 * PIECE_BYTES]
+            with pytest.raises(ModelNotFoundError, match="Not yet"):
+                await source.piece(NAME, 2, 0)
+            assert await source.piece(NAME, 4, 0) == first_piece(4)
+
+    run(test)
+    # 0 and 1 after it, and 2 after that; 0 once more, and again 1 after it; 2; 4 alone.
+    assert Counter(reads) == {0: 2, 1: 2, 2: 2, 4: 1}
 
 
 class SlowStore:

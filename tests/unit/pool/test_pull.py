@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from engine.errors import ModelNotFoundError, ShardCorruptError, StorageError
+from engine.pool import incoming
 from engine.pool.chunk_pieces import PIECE_BYTES
 from engine.pool.chunks import CHUNK_BYTES, ChunkList
 from engine.pool.pull import Pulls
@@ -344,6 +345,15 @@ def test_a_sender_lost_in_the_middle_of_a_chunk_leaves_its_pieces_to_another(sto
     assert store.object_path(NAME).read_bytes() == DATA
     assert done.fetched_bytes == len(DATA)
     assert len(lost.asked_pieces) + len(other.asked_pieces) == 17
+
+
+def test_a_long_file_is_flushed_while_it_comes(store, monkeypatch):
+    """Not all of it at the end, when everybody waits for it."""
+    flushed = []
+    monkeypatch.setattr(incoming, "FLUSHED_CHUNKS", 2)
+    monkeypatch.setattr(incoming, "flush_file", lambda path: flushed.append(path.name))
+    pull(store, Peer("a", DATA))
+    assert flushed == [f"{NAME}.data"] * 3  # after two of five, after four, and at the end
 
 
 def test_a_piece_of_another_length_is_not_written(store):
