@@ -261,5 +261,8 @@ def _other_in_chain(report: DeploymentReport, nodes: list[DemoNode]) -> DemoNode
     chain = {stage.node_id for stage in stages}
     found = next((node for node in reversed(nodes[1:]) if node.node_id in chain), None)
     if found is None:
-        raise StageError("One node holds the whole model, which was too large for it.")
+        raise StageError(
+            "No other node of the demo has a stage: another pool runs within this PC.",
+            "End its nodes, and try again.",
+        )
     return found
