@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from engine.errors import DaisyError, PlacementError, RemoteProtocolError
+from engine.errors import DaisyError, PlacementError, RemoteProtocolError, ShardCorruptError
 from engine.messages.control import Placement, StageFailed, StageReady
 from engine.messages.deployment import Trouble
 from engine.messages.pool_control import (
@@ -218,6 +218,10 @@ class OrderDesk:
         """Take the record, and end a stage the pool no longer counts on."""
         self._book.take(record)
         present = self._book.deployment
+        if present is not None and present.phase in {"ready", "unloaded"}:
+            model = () if present.wish is None else (present.wish.model_sha256,)
+            shards = () if present.manifest_sha256 is None else (present.manifest_sha256,)
+            self._shelf.let_go_all_but((*model, *shards))
         epoch = self._host.epoch
         if present is None or epoch in {0, present.epoch} or self.is_placing(present.epoch):
             return
@@ -249,7 +253,7 @@ class OrderDesk:
                     placement.manifest_sha256, place.layers, sources, report
                 )
             report("compile", 0, 1, "steps")
-            description = await self._host.place(self._addressed(placement), folder)
+            description = await self._loaded(placement, place, folder)
             report("compile", 1, 1, "steps")
         except DaisyError as error:
             failed = StageFailed(
@@ -264,6 +268,16 @@ class OrderDesk:
             ready = StageReady(epoch=placement.epoch, stage_index=index, description=description)
             self._described = ready
             self._colleagues.answer(stamp, ready)
+
+    async def _loaded(
+        self, placement: Placement, place: StagePlace, folder: Path
+    ) -> StageDescription:
+        try:
+            return await self._host.place(self._addressed(placement), folder)
+        except ShardCorruptError:
+            # What is damaged goes out of the store, so that the next attempt fetches it anew.
+            await self._shelf.verify(placement.manifest_sha256, place.layers)
+            raise
 
     async def _split(self, order: SplitModel, stamp: Stamp) -> None:
         manifest_sha256, trouble = None, None
