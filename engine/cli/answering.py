@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from engine.messages.control import Generate
     from engine.messages.message import Message
     from engine.transport.connection import Connection
+
+QUIET_S = 3.0  # before a person is told that the question waits
 
 
 @dataclass(slots=True)
@@ -75,12 +78,20 @@ async def tell_answer(
         PipelineBrokenError: Nothing was said of the end.
     """
     answer = Answer()
-    async for event in ask(connection, request):
-        if isinstance(event, Accepted):
-            on_accepted()
-        _show(event, answer, output)
-        if isinstance(event, TextDelta):
-            on_text(answer)
+    # A request is taken at once unless the pool is still loading, which may take minutes.
+    patience = asyncio.get_running_loop().call_later(
+        QUIET_S, output.say, "The pool has not taken the question yet; see daisy status."
+    )
+    try:
+        async for event in ask(connection, request):
+            patience.cancel()
+            if isinstance(event, Accepted):
+                on_accepted()
+            _show(event, answer, output)
+            if isinstance(event, TextDelta):
+                on_text(answer)
+    finally:
+        patience.cancel()
     if answer.end is None:
         raise PipelineBrokenError("The answer broke off.")
     output.end_of_text()

@@ -128,6 +128,22 @@ def test_on_a_terminal_a_notice_begins_a_line_and_so_does_what_follows(monkeypat
     assert screen.buffer.getvalue() == b"The sky[2J \nStudy left.\nThey go on.\nis blue.\nDone.\n"
 
 
+@pytest.mark.parametrize(("delay_s", "is_said"), [(0.9, True), (0.0, False)])
+def test_a_question_that_waits_is_said_to_wait(tmp_path, capfd, monkeypatch, delay_s, is_said):
+    monkeypatch.setattr("engine.cli.answering.QUIET_S", 0.6)
+    answer = answering("Yes.")
+
+    async def script(message, send):
+        await asyncio.sleep(delay_s)
+        await answer(message, send)
+        await asyncio.sleep(0.3)
+
+    ask(tmp_path, script, "Why?")
+    out, err = capfd.readouterr()
+    assert out == "Yes.\n"
+    assert ("The pool has not taken the question yet" in err) is is_said
+
+
 def test_an_error_of_the_node_is_told_with_both_sentences(tmp_path):
     async def script(message, send):
         await send(
