@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -131,13 +132,21 @@ class Output:
 
     def aside(self, sentence: str) -> None:
         """Tell a person something in the middle of an answer, whose text stays as it is."""
-        if not self._as_json and self._is_mid_line and self._is_one_terminal():
+        if not self._as_json and self._is_mid_line and self._is_one_place():
             sys.stderr.write("\n")
             self._is_mid_line = False
         self.say(sentence)
 
-    def _is_one_terminal(self) -> bool:
-        return self._is_terminal and sys.stdout is not None and sys.stdout.isatty()
+    def _is_one_place(self) -> bool:
+        """Return whether both streams end in the same terminal, file or pipe."""
+        if sys.stdout is None:
+            return False
+        if self._is_terminal and sys.stdout.isatty():
+            return True
+        try:
+            return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+        except (OSError, ValueError):
+            return False
 
     def error(self, error: DaisyError) -> None:
         """Say what went wrong and what to do."""

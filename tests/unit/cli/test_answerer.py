@@ -109,6 +109,17 @@ def test_a_program_is_told_of_the_loss_between_the_text(tmp_path, capfd):
     assert told[4]["pause_s"] == 3.21
 
 
+def test_a_notice_begins_a_line_where_both_streams_are_one_file(tmp_path, monkeypatch):
+    with (tmp_path / "log").open("w", encoding="utf-8") as log:
+        monkeypatch.setattr("sys.stdout", log)
+        monkeypatch.setattr("sys.stderr", log)
+        output = Output(as_json=False)
+        output.text("The sky ", (1,))
+        output.aside("Study left.")
+        output.text("is blue.", (2,))
+    assert (tmp_path / "log").read_text() == "The sky \nStudy left.\nis blue."
+
+
 def test_on_a_terminal_a_notice_begins_a_line_and_so_does_what_follows(monkeypatch):
     """Both streams are one terminal there; a notice in the middle of a line would be unreadable."""
 
