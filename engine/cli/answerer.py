@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from engine.cli.local_pool import LocalPool
     from engine.cli.output import Output
-    from engine.transport.link import Link
+    from engine.transport.connection import Connection
 
 # Gives a connection for one request.
-Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[Link]]"
+Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[Connection]]"
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def _open_chain(given: argparse.Namespace, output: Output) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _head_of(pool: LocalPool) -> AsyncIterator[Link]:
+async def _head_of(pool: LocalPool) -> AsyncIterator[Connection]:
     yield pool.head
 
 
