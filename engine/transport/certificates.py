@@ -85,20 +85,7 @@ def parse_certificate(data: Received) -> Certificate:
         raise RemoteProtocolError(
             f"A certificate has {len(data)} bytes; {MAX_CERTIFICATE_BYTES} is the most."
         )
-    begin = _FRAME_BYTES + _Form.of_every_certificate().point_at
-    try:
-        key = public_key_of(der[begin : begin + POINT_BYTES])
-    except ValueError as exc:
-        raise RemoteProtocolError(f"A certificate of {len(der)} bytes is none of Daisy's.") from exc
-    unsigned = _Form.of_every_certificate().filled(key)
-    signature = der[_FRAME_BYTES + len(unsigned) + len(_ECDSA_WITH_SHA256) + 3 :]
-    if _signed(unsigned, signature) != der:
-        raise RemoteProtocolError(f"A certificate of {len(der)} bytes is none of Daisy's.")
-    try:
-        key.verify(signature, unsigned, SIGNATURE)
-    except InvalidSignature as exc:
-        raise RemoteProtocolError("A certificate is not signed by its own key.") from exc
-    return Certificate(der, node_id_of_key(key), key)
+    return _parsed(der)
 
 
 def public_key_of(point: bytes) -> ec.EllipticCurvePublicKey:
@@ -129,6 +116,24 @@ def node_id_of_key(key: ec.EllipticCurvePublicKey) -> NodeId:
         key: P-256.
     """
     return NodeId(base64.b32encode(_digest(key)).decode().lower()[:NODE_ID_LENGTH])
+
+
+@functools.lru_cache(maxsize=256)  # the same few members come with every roster and connection
+def _parsed(der: bytes) -> Certificate:
+    begin = _FRAME_BYTES + _Form.of_every_certificate().point_at
+    try:
+        key = public_key_of(der[begin : begin + POINT_BYTES])
+    except ValueError as exc:
+        raise RemoteProtocolError(f"A certificate of {len(der)} bytes is none of Daisy's.") from exc
+    unsigned = _Form.of_every_certificate().filled(key)
+    signature = der[_FRAME_BYTES + len(unsigned) + len(_ECDSA_WITH_SHA256) + 3 :]
+    if _signed(unsigned, signature) != der:
+        raise RemoteProtocolError(f"A certificate of {len(der)} bytes is none of Daisy's.")
+    try:
+        key.verify(signature, unsigned, SIGNATURE)
+    except InvalidSignature as exc:
+        raise RemoteProtocolError("A certificate is not signed by its own key.") from exc
+    return Certificate(der, node_id_of_key(key), key)
 
 
 @dataclass(frozen=True, slots=True)

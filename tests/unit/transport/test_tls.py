@@ -135,9 +135,11 @@ def test_s01_a_certificate_that_a_member_signed_for_a_stranger_is_refused(trust,
 
 def test_s01_another_certificate_of_a_members_key_is_not_the_one_in_the_roster(trust, people):
     key = people["anna"].key
-    for_pool = Shown(POOL_PROTOCOL, issued(key, key).der)
-    with pytest.raises(NotTrustedError):
-        trust.member_at(for_pool)
+    own = people["anna"].certificate.der
+    for der in (issued(key, key).der, own[:-1], own + b"x", own[:-1] + bytes([own[-1] ^ 1]), None):
+        with pytest.raises(NotTrustedError):
+            trust.member_at(Shown(POOL_PROTOCOL, der))
+    assert trust.member_at(Shown(POOL_PROTOCOL, own)) == people["anna"].node_id
 
 
 @pytest.mark.parametrize("alpn", [POOL_PROTOCOL, PAIR_PROTOCOL, "h2", None])
