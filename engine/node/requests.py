@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from engine.messages.codec import encode_control
 from engine.messages.control import ErrorReport
 
 if TYPE_CHECKING:
-    import asyncio
-
     from engine.messages.control import Cancel, Generate
     from engine.messages.message import Message
     from engine.node.placements import Placements
@@ -74,9 +73,14 @@ class Requests:
         Args:
             message: Names it; nothing happens for one that is not running.
         """
-        if message.request_id not in self._tasks:
+        # The two may have come in one packet: a request's task takes its first step, in which it
+        # makes itself known to the head, before what is put behind it here.
+        asyncio.get_running_loop().call_soon(self._cancel, message.request_id)
+
+    def _cancel(self, name: str) -> None:
+        if name not in self._tasks:
             return
-        key = self._key(message.request_id)
+        key = self._key(name)
         if self._relay is not None:
             self._relay.cancel(key)
         elif self._placements.head is not None:

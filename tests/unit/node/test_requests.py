@@ -1,0 +1,84 @@
+"""What a connection asks and takes back, in whatever packets it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from engine.messages.codec import decode
+from engine.messages.control import Cancel, TextDelta
+from engine.node.requests import Requests
+from tests.unit.pipeline.scripted import Asker, ScriptedChain, question, running_head
+from tests.unit.pipeline.scripted_pool import in_pool
+
+pytestmark = pytest.mark.embedded
+
+ENDLESS = (30,)
+
+
+def connection_to(asker):
+    """A connection that hands what is sent over it to an asker."""
+
+    async def send(frame):
+        await asker.send(decode(frame))
+
+    return SimpleNamespace(address="asker", send=send)
+
+
+async def ask_and_take_back(requests, num_tokens, asker):
+    """Take a request in, and its cancel once that many tokens were told; 0: in the same packet."""
+    requests.begin(question())
+    if num_tokens:
+        await asker.wait_for_ids(num_tokens)
+    requests.cancel(Cancel(request_id="r1"))
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 5])
+def test_a_request_that_is_taken_back_at_any_moment_ends_at_this_nodes_head(chat_text, num_tokens):
+    asker, chain = Asker(), ScriptedChain([ENDLESS])
+
+    async def scenario():
+        async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
+            placements = SimpleNamespace(head=head)
+            requests = Requests(connection_to(asker), group, placements, None)
+            await ask_and_take_back(requests, num_tokens, asker)
+
+    asyncio.run(scenario())
+    assert asker.finished.finish_reason == "cancelled"
+    assert num_tokens <= asker.finished.completion_tokens == len(asker.ids) < num_tokens + 20
+    assert chain.batches or not num_tokens
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 5])
+def test_a_request_that_is_taken_back_at_any_moment_ends_on_its_way_through_the_pool(
+    chat_text, num_tokens
+):
+    async def scenario(pool, asker):
+        pool.place(1, ENDLESS)
+        pool.tell()
+        async with asyncio.TaskGroup() as group:
+            placements = SimpleNamespace(head=None)
+            requests = Requests(connection_to(asker), group, placements, pool.relay)
+            await ask_and_take_back(requests, num_tokens, asker)
+
+    asker = in_pool(chat_text, scenario)
+    assert asker.finished.finish_reason == "cancelled"
+    assert num_tokens <= asker.finished.completion_tokens == len(asker.ids) < num_tokens + 20
+    assert not asker.of(TextDelta) or num_tokens
+
+
+def test_taking_back_what_was_never_asked_changes_nothing(chat_text):
+    asker, chain = Asker(), ScriptedChain([(30, 2)])
+
+    async def scenario():
+        async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
+            requests = Requests(connection_to(asker), group, SimpleNamespace(head=head), None)
+            requests.cancel(Cancel(request_id="r1"))
+            await asyncio.sleep(0)
+            requests.begin(question())
+            requests.cancel(Cancel(request_id="r2"))
+
+    asyncio.run(scenario())
+    assert asker.finished.finish_reason == "stop"
