@@ -52,6 +52,7 @@ from engine.pool.deployment_state import (
     Upkeep,
     Work,
     moved,
+    remembered,
 )
 from engine.pool.deployment_troubles import (
     Ledger,
@@ -109,7 +110,7 @@ def _taken(coordination: Coordination, happened: Happened, now_s: float) -> Coor
         case TookOffice():
             return _took_office(coordination, happened, now_s)
         case LeftOffice():
-            return replace(begin(coordination.node_id), nodes=coordination.nodes)
+            return _afresh(coordination)
         case PoolSeen():
             return _seen(coordination, happened, now_s)
         case _:
@@ -140,13 +141,19 @@ def _told(
 # ---- taking over -----------------------------------------------------------------------------
 
 
+def _afresh(coordination: Coordination) -> Coordination:
+    """Forget an office; who is there stays known, and which epochs may not be given out again."""
+    anew = begin(coordination.node_id)
+    return replace(anew, nodes=coordination.nodes, epochs=coordination.epochs)
+
+
 def _took_office(coordination: Coordination, office: TookOffice, now_s: float) -> Coordination:
     record = office.record
     if record is not None and record.term > office.term:
         record = None
     is_own = record is not None and record.term == office.term
     return moved(
-        replace(begin(coordination.node_id), nodes=coordination.nodes),
+        _afresh(coordination),
         Input.TOOK_OFFICE,
         term=office.term,
         record=record,
@@ -174,7 +181,8 @@ def _settled(coordination: Coordination, now_s: float) -> Coordination:
     record, nodes = coordination.record, coordination.nodes
     if now_s < coordination.until_s or not nodes:
         return coordination
-    settled = replace(coordination, tidied_s=now_s)
+    epochs = remembered(coordination.epochs, coordination.epoch)
+    settled = replace(coordination, tidied_s=now_s, epochs=epochs)
     if record is None or record.wish is None:
         blank = None if record is None else _unloaded(record)
         return moved(settled, Input.NOTHING_FOUND, record=blank)
@@ -187,7 +195,6 @@ def _settled(coordination: Coordination, now_s: float) -> Coordination:
                 Input.RUNNING_FOUND,
                 work=_work_of(coordination, now_s),
                 upkeep=_upkeep_from(now_s),
-                epochs=(record.epoch,),
             )
     return moved(
         settled, Input.UNFINISHED_FOUND, record=without_stages(record, trouble), until_s=now_s

@@ -22,6 +22,7 @@ from engine.pool.deployment_state import (
     State,
     Work,
     moved,
+    remembered,
 )
 from engine.pool.deployment_troubles import (
     charged,
@@ -44,7 +45,6 @@ PLAN_EVERY_S = 2.0  # at most, while there is no plan
 PLAN_AGAIN_S = 30.0  # without a plan, though no change was big enough to count
 TRY_AGAIN_S = 120.0  # after too many attempts, though the pool didn't change
 MAX_EPOCH = 2**31 - 1
-KEPT_EPOCHS = 64  # late answers come to the last few
 
 DEADLINES_S = {State.SPLITTING: 300.0, State.LOADING: 600.0, State.WARMING: 60.0}
 _DOING = {
@@ -84,7 +84,7 @@ def planned(coordination: Coordination, now_s: float, draw: Callable[[], int]) -
             plan=lines_of(plan.rows),
             reason=plan.reason,
         ),
-        epochs=(*coordination.epochs, epoch)[-KEPT_EPOCHS:],
+        epochs=remembered(coordination.epochs, epoch),
         work=Work(
             splitter=splitter,
             incarnations={n: coordination.nodes[n].incarnation for n in involved},

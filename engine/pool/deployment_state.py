@@ -15,6 +15,7 @@ from engine.pool.deployment_changes import Looked
 from engine.pool.deployment_inputs import NodeSeen
 from engine.pool.deployment_troubles import Ledger
 
+KEPT_EPOCHS = 64  # late answers come to the last few
 SETTLE_S = 0.5  # records are collected after taking office
 
 
@@ -168,7 +169,7 @@ class Coordination(msgspec.Struct, frozen=True, kw_only=True):
         asker_incarnation: Of the node that wished: that start of it has the model's files.
         attempts: That failed since the last success.
         cannot_cut: Nodes that failed to cut the model in this attempt.
-        epochs: Given out last; never given out again.
+        epochs: Seen or given out last, also in earlier offices; never given out again.
         work: In SPLITTING to READY.
         ledger: Who is left out, and whose stages failed.
         upkeep: In READY.
@@ -263,6 +264,16 @@ class Coordination(msgspec.Struct, frozen=True, kw_only=True):
             return self.nodes[node_id].facts.name
         lines = () if self.record is None else self.record.plan
         return next((line.name for line in lines if line.node_id == node_id), node_id)
+
+
+def remembered(epochs: tuple[int, ...], epoch: int) -> tuple[int, ...]:
+    """Return the epochs that are not to be given out again, with one more.
+
+    Args:
+        epochs: As they were.
+        epoch: The newest.
+    """
+    return (*epochs, epoch)[-KEPT_EPOCHS:]
 
 
 def moved(coordination: Coordination, happened: Input, **changes: object) -> Coordination:

@@ -237,8 +237,9 @@ def test_out_of_office_nothing_is_done() -> None:
 
 def test_leaving_office_drops_everything_but_who_is_there() -> None:
     pool = ready()
+    before = pool.machine
     assert pool.take(LeftOffice()) == []
-    assert pool.machine == replace(begin(ME), nodes=pool.machine.nodes)
+    assert pool.machine == replace(begin(ME), nodes=before.nodes, epochs=before.epochs)
     assert pool.wait(60.0) == []
 
 
@@ -425,6 +426,15 @@ def test_no_epoch_is_given_out_that_somebody_may_have_in_mind() -> None:
     assert pool.machine.epoch == 9  # 7 and 8 run somewhere
     pool.wish(wish(3))
     assert pool.machine.epoch == 10
+
+
+def test_epochs_of_earlier_offices_are_not_given_out_either() -> None:
+    pool = in_office(seen("a", LARGE))
+    pool.draw = lambda: 7
+    pool.wish()
+    pool.take(LeftOffice())
+    pool.take_office(ready_record(epoch=8), counter=6)
+    assert pool.machine.epoch == 9
 
 
 # ---- the table -------------------------------------------------------------------------------
