@@ -210,8 +210,8 @@ def _heard(membership: Membership, event: Heard, now_s: float) -> Membership:
     if known is None:
         return _admitted(membership, Member(life, (), (Way(event.address, now_s),)), now_s)
     member = _with_life(known, life, now_s)
-    if member is known:
-        return membership
+    if member is known and beat != known.life.heartbeat:
+        return membership  # overtaken; the same over another way says that this way leads there
     member = replace(member, ways=_with_way(member.ways, event.address, now_s))
     return replace(membership, members=membership.members | {beat.node_id: member})
 

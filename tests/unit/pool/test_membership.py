@@ -263,6 +263,17 @@ def test_two_addresses_are_two_ways_to_one_node() -> None:
     assert [way.address for way in watch.member.ways] == [CABLE, AIR]
 
 
+def test_a_heartbeat_that_comes_both_ways_keeps_both() -> None:
+    """K38: each is sent over every session, and one is always the later."""
+    watch = Watch()
+    for number in range(1, round(3 * FORGET_WAY_AFTER_S)):
+        watch.hear(beat("a", number), CABLE)
+        watch.hear(beat("a", number), AIR)
+        watch.wait(1)
+    assert {way.address for way in watch.member.ways} == {CABLE, AIR}
+    assert watch.member.life.heartbeat.number == number
+
+
 def test_a_way_nothing_comes_from_is_forgotten() -> None:
     watch = Watch()
     watch.hear(beat("a", 1), CABLE)
