@@ -74,7 +74,7 @@ async def _run(options: NodeOptions, *, ends_with_stdin: bool) -> None:
     if ends_with_stdin:
         watch = threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True)
         watch.start()
-    await run_node(options, lambda address: _announce(address=address), stop)
+    await run_node(options, lambda listening: _announce(**listening._asdict()), stop)
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

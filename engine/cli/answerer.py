@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from engine.cli.arguments import data_dir, wants_own_chain
-from engine.cli.asker_endpoint import open_asker_endpoint
 from engine.cli.chain_options import division, pool_options
 from engine.cli.local_pool import open_local_pool
 from engine.cli.own_node import connect_own_node, open_own_node
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
     from engine.cli.local_pool import LocalPool
     from engine.cli.output import Output
-    from engine.transport.connection import Connection
+    from engine.transport.link import Link
 
 # Gives a connection for one request.
-Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[Connection]]"
+Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[Link]]"
 
 
 @asynccontextmanager
@@ -58,11 +57,10 @@ async def open_answerer(given: argparse.Namespace, output: Output) -> AsyncItera
 
 
 async def _runs_here(data: Path) -> bool:
-    async with open_asker_endpoint() as endpoint:
-        connection = await connect_own_node(endpoint, data)
-        if connection is not None:
-            await connection.close("It was only to see whether a node runs.")
-        return connection is not None
+    connection = await connect_own_node(data)
+    if connection is not None:
+        await connection.close("It was only to see whether a node runs.")
+    return connection is not None
 
 
 @asynccontextmanager
@@ -78,7 +76,7 @@ async def _open_chain(given: argparse.Namespace, output: Output) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _head_of(pool: LocalPool) -> AsyncIterator[Connection]:
+async def _head_of(pool: LocalPool) -> AsyncIterator[Link]:
     yield pool.head
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.cli.output import Output
     from engine.messages.control import Generate
     from engine.messages.message import Message
-    from engine.transport.connection import Connection
+    from engine.transport.link import Link
 
 QUIET_S = 3.0  # before a person is told that the question waits
 
@@ -56,7 +56,7 @@ def nothing(_answer: Answer) -> None:
 
 
 async def tell_answer(
-    connection: Connection,
+    connection: Link,
     request: Generate,
     output: Output,
     on_accepted: Callable[[], None] = lambda: None,

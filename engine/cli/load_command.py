@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.cli.output import Output
     from engine.messages.deployment import PlanLine, Trouble
     from engine.messages.message import Message
-    from engine.transport.connection import Connection
+    from engine.transport.link import Link
 
 REDRAW_S = 0.25  # of what stands on a terminal
 LINES_EVERY_S = 2.0  # where lines can't be drawn over
@@ -59,7 +59,7 @@ async def load_command(given: argparse.Namespace, output: Output) -> None:
 
 
 async def follow_load(
-    connection: Connection, request: Message, watch: LoadWatch, view: LoadView, output: Output
+    connection: Link, request: Message, watch: LoadWatch, view: LoadView, output: Output
 ) -> DeploymentReport:
     """Ask a node to load a model, and show every report until the model runs.
 
@@ -125,7 +125,7 @@ async def unload_command(given: argparse.Namespace, output: Output) -> None:
                 raise _failure(outcome, report)
 
 
-async def _reports(connection: Connection) -> AsyncIterator[DeploymentReport | None]:
+async def _reports(connection: Link) -> AsyncIterator[DeploymentReport | None]:
     """Receive reports; None whenever a moment passes without one, so that the time can be shown.
 
     Yields:

@@ -13,7 +13,7 @@ from engine.cli.interrupts import stop_on_signals, stop_when_input_ends
 from engine.cli.own_node import NODE_FOLDER
 from engine.cli.plan_table import short
 from engine.errors import IdentityCopiedError, UsageError, first_of
-from engine.node import NodeOptions, run_node
+from engine.node import Listening, NodeOptions, run_node
 from engine.pool.adapters import rank_adapters
 from engine.pool.node_folder import NodeFolder
 from engine.pool.part import PoolOptions
@@ -91,11 +91,13 @@ async def _is_to_start_again(
     return False
 
 
-def _tell_listening(folder: NodeFolder, output: Output, num_told: int, address: str) -> None:
+def _tell_listening(
+    folder: NodeFolder, output: Output, num_told: int, listening: Listening
+) -> None:
     for note in folder.notes[num_told:]:
         output.say(f"Note: {note}")
-    port = address.rpartition(":")[2]
-    folder.keep_reach(f"ws://127.0.0.1:{port}")
+    port = listening.address.rpartition(":")[2]
+    folder.keep_reach(listening.control_port, listening.token)
     output.event("listening", node_id=folder.node_id, port=int(port))
     output.say(f"Node {short(folder.node_id)} listens on port {port}. Ctrl-C ends it.")
     output.say("Connections are not encrypted yet: use it only in a network you trust wholly.")

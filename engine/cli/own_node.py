@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from engine.cli.asker_endpoint import open_asker_endpoint
+import engine
 from engine.errors import PeerTimeoutError, PeerUnreachableError, RemoteProtocolError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import AskPoolStatus, ErrorReport, PoolStatusReport
 from engine.pool.node_folder import read_reach
+from engine.transport.control_port import connect_control
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
     from engine.messages.pool_status import PoolStatus
     from engine.pool.node_folder import Reach
-    from engine.transport.connection import Connection
-    from engine.transport.endpoint import Endpoint
+    from engine.transport.control_port import ControlConnection
+    from engine.transport.link import Link
 
 NODE_FOLDER = "node"  # in the data folder
 ANSWER_WITHIN_S = 5.0
 
 
 @asynccontextmanager
-async def open_own_node(data_dir: Path) -> AsyncIterator[Connection]:
+async def open_own_node(data_dir: Path) -> AsyncIterator[ControlConnection]:
     """Connect to this PC's node, for as long as the context is open.
 
     Args:
@@ -42,21 +43,19 @@ async def open_own_node(data_dir: Path) -> AsyncIterator[Connection]:
 
     Fails with ``PeerTimeoutError`` where it does not answer.
     """
-    async with open_asker_endpoint() as endpoint:
-        connection = await connect_own_node(endpoint, data_dir)
-        if connection is None:
-            raise PeerUnreachableError("No node of Daisy runs on this PC.", "Start it: daisy node.")
-        try:
-            yield connection
-        finally:
-            await connection.close("The command has ended.")
+    connection = await connect_own_node(data_dir)
+    if connection is None:
+        raise PeerUnreachableError("No node of Daisy runs on this PC.", "Start it: daisy node.")
+    try:
+        yield connection
+    finally:
+        await connection.close("The command has ended.")
 
 
-async def connect_own_node(endpoint: Endpoint, data_dir: Path) -> Connection | None:
+async def connect_own_node(data_dir: Path) -> ControlConnection | None:
     """Connect to this PC's node; None if none runs here.
 
     Args:
-        endpoint: An asker's.
         data_dir: Daisy's data folder, which the node has.
 
     Raises:
@@ -66,7 +65,7 @@ async def connect_own_node(endpoint: Endpoint, data_dir: Path) -> Connection | N
     if reach is None:
         return None
     try:
-        connection = await endpoint.connect(reach.address)
+        connection = await connect_control(reach.control_port, reach.token, engine.__version__)
     except PeerTimeoutError as exc:
         raise PeerTimeoutError(
             f"The node of this PC (process {reach.pid}) does not answer.",
@@ -74,7 +73,7 @@ async def connect_own_node(endpoint: Endpoint, data_dir: Path) -> Connection | N
         ) from exc
     except (PeerUnreachableError, RemoteProtocolError):
         return None  # it ended without a chance to take back what it wrote
-    if reach.node_id not in {None, connection.peer.node_id}:
+    if reach.node_id != connection.peer.node_id:
         await connection.close("Another node was meant.")
         return None  # it ended, and another node has its port
     return connection
@@ -86,7 +85,7 @@ def _reach_of_living(folder: Path) -> Reach | None:
     return reach if reach is not None and psutil.pid_exists(reach.pid) else None
 
 
-async def ask_status(connection: Connection) -> PoolStatus:
+async def ask_status(connection: Link) -> PoolStatus:
     """Ask a node how the pool looks from it; nothing else may be under way on the connection.
 
     Args:

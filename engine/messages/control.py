@@ -33,6 +33,7 @@ from engine.messages.pool_control import (
     LoadModel,
     MakeWish,
     ModelSplit,
+    OpenControl,
     ProgressReported,
     SplitModel,
     UnloadModel,
@@ -318,6 +319,7 @@ class MessageType(IntEnum):
     ASK_CHUNKS_THERE = 102
     CHUNKS_THERE = 104
     ASK_CHUNK = 106
+    OPEN_CONTROL = 110
     MICRO_BATCH = 0x100
     SAMPLED_TOKENS = 0x102
     CHUNK_LIST = 0x104
@@ -370,4 +372,5 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.ASK_CHUNKS_THERE: AskChunksThere,
     MessageType.CHUNKS_THERE: ChunksThere,
     MessageType.ASK_CHUNK: AskChunk,
+    MessageType.OPEN_CONTROL: OpenControl,
 }

@@ -13,6 +13,13 @@ from engine.messages.pool import Stamp
 # ---- somebody on a PC, and that PC's node ----------------------------------------------------
 
 
+class OpenControl(Message, frozen=True):
+    """First message to a node's control port; answered by ``Hello``."""
+
+    token: str  # as the node wrote it down for programs of its person
+    product_version: str
+
+
 class LoadModel(Message, frozen=True):
     """Ask a node to have the pool run a model; answered by ``DeploymentReport`` until it runs.
 

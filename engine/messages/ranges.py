@@ -69,7 +69,8 @@ LONGEST = {
         MAX_ID_LENGTH,
     ),
     **dict.fromkeys(
-        ("product", "devices", "link_kind", "code", "architecture", "asked_at"), MAX_ID_LENGTH
+        ("product", "devices", "link_kind", "code", "architecture", "asked_at", "token"),
+        MAX_ID_LENGTH,
     ),
     "weight_precision": MAX_ID_LENGTH,
     "request_id": MAX_REQUEST_ID_LENGTH,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.messages.message import Message
     from engine.node.placements import Placements
     from engine.pipeline.relay import Relay
-    from engine.transport.connection import Connection
+    from engine.transport.link import Link
 
 _logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Requests:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Link,
         group: asyncio.TaskGroup,
         placements: Placements,
         relay: Relay | None,

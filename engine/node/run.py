@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import engine
 from engine.domain import NodeId, SampledTokens
@@ -39,6 +40,8 @@ from engine.pipeline.placed_stage import own_place
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
 from engine.pool.own_port import listen
+from engine.transport.connection import Connection
+from engine.transport.control_port import ControlConnection, ControlPort
 from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -47,9 +50,9 @@ if TYPE_CHECKING:
 
     from engine.pipeline.relay import Relay
     from engine.pool.dialler import Attend
-    from engine.pool.part import PoolOptions
-    from engine.transport.connection import Connection
+    from engine.pool.part import PoolOptions, PoolPart
     from engine.transport.endpoint import Listener
+    from engine.transport.link import Link
 
 _logger = logging.getLogger(__name__)
 
@@ -75,14 +78,22 @@ class NodeOptions:
     pool: PoolOptions | None = None
 
 
+class Listening(NamedTuple):
+    """Where a node is reached."""
+
+    address: str  # ``ws://host:port``, by other nodes
+    control_port: int  # on loopback, by programs of this PC
+    token: str  # that opens it
+
+
 async def run_node(
-    options: NodeOptions, on_listening: Callable[[str], None], stop: asyncio.Event
+    options: NodeOptions, on_listening: Callable[[Listening], None], stop: asyncio.Event
 ) -> None:
     """Run a node until it is told to stop.
 
     Args:
         options: How.
-        on_listening: Told the address, ``ws://host:port``, once peers may connect.
+        on_listening: Told where, once peers and programs may connect.
         stop: Set from outside to end the node in good order.
 
     Raises:
@@ -96,15 +107,20 @@ async def run_node(
     """
     folders = {f.manifest_sha256: f for f in map(open_shard_folder, options.shard_folders)}
     async with asyncio.TaskGroup() as group:
-        endpoint = Endpoint(_hello(options.node_id), group)
+        hello = _hello(options.node_id)
+        endpoint = Endpoint(hello, group)
         node = _Node(options, folders, endpoint, group)
+        control = ControlPort(secrets.token_hex(16), hello, node.attend, group)
         listener = await _listen(options, endpoint, node.attend)
         membership = None
         if options.pool is not None:
             node.join(options.pool, listener.port)
             membership = group.create_task(node.run_pool())
-        on_listening(f"ws://{options.host}:{listener.port}")
+        await control.listen()
+        address = f"ws://{options.host}:{listener.port}"
+        on_listening(Listening(address, control.number, control.token))
         await stop.wait()
+        await control.close()
         if node.pool is not None and membership is not None:
             await node.pool.part.leave()
             membership.cancel()
@@ -153,8 +169,8 @@ class _Node:
 
     # ---- connections ------------------------------------------------------------------------
 
-    async def attend(self, connection: Connection) -> None:
-        """Serve one peer until it leaves; its requests end with it.
+    async def attend(self, connection: Link) -> None:
+        """Serve one node, or one program of this PC, until it leaves; its requests end with it.
 
         Raises:
             DaisyError: The peer left, or broke the protocol.
@@ -165,26 +181,26 @@ class _Node:
             error = first_of(group)
             raise error from group  # the endpoint knows what each error means
 
-    async def _attend(self, connection: Connection) -> None:
+    async def _attend(self, connection: Link) -> None:
         async with asyncio.TaskGroup() as group:
             requests = Requests(connection, group, self.placements, self._relay_for(connection))
             try:
                 while True:
                     await self._dispatch(await connection.receive(), connection, requests, group)
             finally:
-                if self.pool is not None:
+                if self.pool is not None and isinstance(connection, Connection):
                     self.pool.part.detach(connection)
                 requests.end()
 
-    def _relay_for(self, connection: Connection) -> Relay | None:
+    def _relay_for(self, connection: Link) -> Relay | None:
         """Return who follows an answer through the pool: for askers only, else it went round."""
-        is_asker = connection.peer.role == "asker"
+        is_asker = isinstance(connection, ControlConnection)
         return self.pool.relay if self.pool is not None and is_asker else None
 
     async def _dispatch(
         self,
         frame: bytes,
-        connection: Connection,
+        connection: Link,
         requests: Requests,
         group: asyncio.TaskGroup,
     ) -> None:
@@ -204,7 +220,7 @@ class _Node:
     async def _dispatch_control(
         self,
         message: object,
-        connection: Connection,
+        connection: Link,
         requests: Requests,
         group: asyncio.TaskGroup,
     ) -> None:
@@ -215,7 +231,7 @@ class _Node:
                 requests.cancel(message)
             case BatchFailed() | StageFailed():
                 self.placements.on_failure(message)
-        if self.pool is not None and await self.pool.part.take(message, connection):
+        if self.pool is not None and await self._is_pools(self.pool.part, message, connection):
             return
         match message:
             case Generate() | Cancel() | BatchFailed() | StageFailed():
@@ -227,7 +243,13 @@ class _Node:
                     f"{type(message).__name__} was sent to a node that did not ask for it."
                 )
 
-    async def _accept(self, frame: bytes, connection: Connection) -> None:
+    @staticmethod
+    async def _is_pools(part: PoolPart, message: object, connection: Link) -> bool:
+        if isinstance(connection, Connection):
+            return await part.take(message, connection)
+        return await part.serve(message, connection)
+
+    async def _accept(self, frame: bytes, connection: Link) -> None:
         stage = self.placements.stage
         if stage is None:
             return
@@ -241,7 +263,7 @@ class _Node:
 
     # ---- placements of a node that is in no pool ----------------------------------------------
 
-    async def _place(self, placement: Placement, connection: Connection) -> None:
+    async def _place(self, placement: Placement, connection: Link) -> None:
         """Carry out a placement and tell the placer how it went."""
         answer: StageReady | StageFailed
         index = 0

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from engine.messages.control import Generate
-    from engine.transport.connection import Connection
+    from engine.transport.link import Link
 
     AnswerEvent: TypeAlias = Accepted | TextDelta | AnswerInterrupted | AnswerResumed | Finished
 
 CANCEL_DEADLINE_S = 2.0  # for the node to say how far a stopped answer came
 
 
-async def ask(connection: Connection, request: Generate) -> AsyncIterator[AnswerEvent]:
+async def ask(connection: Link, request: Generate) -> AsyncIterator[AnswerEvent]:
     """Send a request and give out what comes of it.
 
     Args:
@@ -57,9 +57,7 @@ async def ask(connection: Connection, request: Generate) -> AsyncIterator[Answer
         raise
 
 
-async def answer_events(
-    connection: Connection, request_id: str
-) -> AsyncGenerator[AnswerEvent, None]:
+async def answer_events(connection: Link, request_id: str) -> AsyncGenerator[AnswerEvent, None]:
     """Give out what comes of a request that was sent.
 
     Args:
@@ -91,7 +89,7 @@ async def answer_events(
                 raise RemoteProtocolError(f"The node sent {type(message).__name__} to an asker.")
 
 
-async def _cancel(connection: Connection, request_id: str) -> None:
+async def _cancel(connection: Link, request_id: str) -> None:
     try:
         async with asyncio.timeout(CANCEL_DEADLINE_S):
             await connection.send(encode_control(Cancel(request_id=request_id)))

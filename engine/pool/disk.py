@@ -148,15 +148,23 @@ def pieces_of(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, is_private: bool = False) -> None:
     """Write a small file so that it is there whole or not at all.
 
     Args:
         path: The file; replaced if it is there.
         data: All of it.
+        is_private: Whether only this person may read it, from its first byte on. On Windows the
+            folder's own rights say that.
     """
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("wb") as file:
+    if is_private:
+        unfinished.unlink(missing_ok=True)  # one that is there may be anybody's to read
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600 if is_private else 0o666)
+
+    with open(unfinished, "wb", opener=opened) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

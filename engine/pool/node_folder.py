@@ -43,9 +43,10 @@ _ID_BYTES = 10  # 20 hex letters: no two alike among all PCs there are
 class Reach(msgspec.Struct, frozen=True):
     """Where commands of this PC reach the node that runs."""
 
-    address: str
+    control_port: int  # on loopback
+    token: str  # that opens it; the file is this person's alone
     pid: int
-    node_id: NodeId | None = None  # who must answer there: another may have the port by now
+    node_id: NodeId  # who must answer there: another may have the port by now
 
 
 class NodeFolder:
@@ -143,16 +144,18 @@ class NodeFolder:
         self._write("term.json", term)
         self.term = term
 
-    def keep_reach(self, address: str) -> None:
-        """Say where this PC's commands reach the node.
+    def keep_reach(self, control_port: int, token: str) -> None:
+        """Say where this PC's commands reach the node, in a file only this person can read.
 
         Args:
-            address: ``ws://host:port``.
+            control_port: On loopback.
+            token: That opens it.
 
         Raises:
             StorageError: It can't be written.
         """
-        self._write("reach.json", Reach(address, os.getpid(), self.node_id))
+        reach = Reach(control_port, token, os.getpid(), self.node_id)
+        self._write("reach.json", reach, is_private=True)
 
     def keep_port(self, port: int) -> None:
         """Write where this node listens, so that it does so again after a restart.
@@ -207,9 +210,10 @@ class NodeFolder:
             raise StorageError(f"{file} can't be set aside: {exc.strerror}.") from exc
         self.notes.append(f"{file.name} was damaged; it was set aside as {aside.name}.")
 
-    def _write(self, name: str, content: object) -> None:
+    def _write(self, name: str, content: object, *, is_private: bool = False) -> None:
+        data = msgspec.json.encode(content)
         try:
-            write_whole(self.path / name, msgspec.json.encode(content))
+            write_whole(self.path / name, data, is_private=is_private)
         except OSError as exc:
             raise StorageError(f"{self.path / name} can't be written: {exc.strerror}.") from exc
 

@@ -68,13 +68,13 @@ if TYPE_CHECKING:
     from engine.pool.peer_address import PeerAddress
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
+    from engine.transport.link import Link
 
 OPEN_POOL = "open"  # the one pool there is until PCs are paired
 
 _ORDERS = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
 _ANSWERS = MakeWish | DeploymentKnown | ModelSplit | StageReady | StageFailed | WarmedUp
 _QUESTIONS = AskChunkList | AskChunksThere | AskChunk
-_HERE = ("127.", "::1", "[::1]")  # how the address of an asker on this PC begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,16 +258,11 @@ class PoolPart:
         Returns:
             Whether it was.
 
-        Fails with ``RemoteProtocolError`` where a node speaks in another's name, or an asker of
-        another PC asks for what only somebody here may.
+        Fails with ``RemoteProtocolError`` where a node speaks in another's name.
         """
         match message:
-            case AskPoolStatus():
-                await connection.send(encode_control(self._status()))
             case _ if isinstance(message, _QUESTIONS):
                 await self._service.serve(message, connection)
-            case LoadModel() | UnloadModel():
-                await self._serve_asker(message, connection)
             case _ if isinstance(message, _ORDERS | _ANSWERS | ProgressReported):
                 await self._take(message, connection.peer.node_id)
             case _:
@@ -294,22 +289,30 @@ class PoolPart:
             case _ if isinstance(message, _ANSWERS):
                 self._coordination.take(message, sender)
 
-    async def _serve_asker(self, message: LoadModel | UnloadModel, connection: Connection) -> None:
-        """Do what somebody on this PC asks.
+    async def serve(self, message: object, connection: Link) -> bool:
+        """Do what a program of this PC asks.
 
-        Raises:
-            RemoteProtocolError: It is asked from elsewhere.
+        Args:
+            message: Decoded.
+            connection: To it.
+
+        Returns:
+            Whether it was asked of the pool.
         """
-        if connection.peer.role != "asker" or not connection.address.startswith(_HERE):
-            raise RemoteProtocolError("Only somebody on this PC may load or unload a model.")
 
         async def send(told: Message) -> None:
             await connection.send(encode_control(told))
 
-        if isinstance(message, LoadModel):
-            await self._loading.load(message, send)
-        else:
-            await self._loading.unload(send)
+        match message:
+            case AskPoolStatus():
+                await send(self._status())
+            case LoadModel():
+                await self._loading.load(message, send)
+            case UnloadModel():
+                await self._loading.unload(send)
+            case _:
+                return False
+        return True
 
     def _status(self) -> PoolStatusReport:
         status = pool_status(
@@ -318,5 +321,6 @@ class PoolPart:
             self._port,
             self._loop.time(),
             deployment=self.book.deployment,
+            progress=self.book.progress,
         )
         return PoolStatusReport(status=status)

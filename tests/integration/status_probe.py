@@ -8,39 +8,26 @@ from pathlib import Path
 
 import msgspec
 
-from engine.cli.asker_endpoint import open_asker_endpoint
+from engine.cli.own_node import ask_status, open_own_node
 from engine.errors import DaisyError
-from engine.messages.codec import decode, encode_control
-from engine.messages.control import AskPoolStatus
-from engine.pool.node_folder import read_reach
 
 ANSWER_S = 10.0
 
 
-async def status_of(endpoint, folder: Path) -> bytes:
-    reach = read_reach(folder / "node")
-    if reach is None:
-        return b"null"
-    connection = await endpoint.connect(reach.address)
-    try:
-        await connection.send(encode_control(AskPoolStatus()))
-        async with asyncio.timeout(ANSWER_S):
-            answer = decode(await connection.receive())
-    finally:
-        await connection.close("Done.")
-    return msgspec.json.encode(answer.status)
+async def status_of(folder: Path) -> bytes:
+    async with open_own_node(folder) as node:
+        return msgspec.json.encode(await ask_status(node))
 
 
 async def main() -> None:
     loop = asyncio.get_running_loop()
-    async with open_asker_endpoint() as endpoint:
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            try:
-                told = await status_of(endpoint, Path(line.strip()))
-            except (DaisyError, TimeoutError):
-                told = b"null"
-            sys.stdout.buffer.write(told + b"\n")
-            sys.stdout.buffer.flush()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        try:
+            told = await status_of(Path(line.strip()))
+        except DaisyError:
+            told = b"null"
+        sys.stdout.buffer.write(told + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from engine.messages.control import (
     PoolStatusReport,
 )
 from engine.pool.node_folder import Reach
-from engine.transport.endpoint import Endpoint
+from engine.transport.control_port import ControlPort
 from tests.unit.cli.records import pool_status
 
 if TYPE_CHECKING:
@@ -86,13 +86,14 @@ async def running(data: Path, script: Script) -> AsyncIterator[FakeNode]:
     node = FakeNode(script)
     try:
         async with asyncio.TaskGroup() as group:
-            listener = await Endpoint(hello, group).listen("127.0.0.1", 0, node.attend)
-            reach = Reach(f"ws://127.0.0.1:{listener.port}", os.getpid())
+            port = ControlPort("sesame", hello, node.attend, group)
+            await port.listen()
+            reach = Reach(port.number, port.token, os.getpid(), hello.node_id)
             (data / "node").mkdir(parents=True)
             (data / "node" / "reach.json").write_bytes(msgspec.json.encode(reach))
             try:
                 yield node
             finally:
-                await listener.close()
+                await port.close()
     except BaseExceptionGroup as error:
         raise first_of(error) from error

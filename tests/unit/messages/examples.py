@@ -76,6 +76,7 @@ from engine.messages.pool_control import (
     LoadModel,
     MakeWish,
     ModelSplit,
+    OpenControl,
     ProgressReported,
     SplitModel,
     UnloadModel,
@@ -381,6 +382,10 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.ASK_CHUNK_LIST: AskChunkList(name="ab" * 32),
     MessageType.ASK_CHUNKS_THERE: AskChunksThere(name="ab" * 32),
     MessageType.CHUNKS_THERE: ChunksThere(name="ab" * 32, bitmap=b"\x0b"),
+    MessageType.OPEN_CONTROL: OpenControl(
+        token="6f0c3d2a9be14d5f8a7c61e0b2d4f398",  # noqa: S106 - an example
+        product_version="0.1.0",
+    ),
     MessageType.ASK_CHUNK: AskChunk(name="ab" * 32, index=2, piece=3),
 }
 

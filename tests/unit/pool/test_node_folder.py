@@ -36,7 +36,7 @@ def test_two_folders_have_two_identities(tmp_path):
 def test_a_folder_in_use_is_refused_and_its_holder_named(tmp_path):
     hold = (
         "import sys, pathlib; from engine.pool.node_folder import NodeFolder\n"
-        "folder = NodeFolder(pathlib.Path(sys.argv[1])); folder.keep_reach('ws://127.0.0.1:1')\n"
+        "folder = NodeFolder(pathlib.Path(sys.argv[1])); folder.keep_reach(1, 'open')\n"
         "print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
@@ -128,8 +128,10 @@ def test_a_copied_identity_is_replaced_and_the_term_stays(tmp_path):
 def test_reach_is_there_while_the_node_runs_and_gone_afterwards(tmp_path):
     folder = NodeFolder(tmp_path)
     assert read_reach(tmp_path) is None
-    folder.keep_reach("ws://127.0.0.1:4711")
-    assert read_reach(tmp_path).address == "ws://127.0.0.1:4711"
+    folder.keep_reach(4711, "sesame")
+    assert read_reach(tmp_path).control_port == 4711
+    assert read_reach(tmp_path).token == "sesame"  # noqa: S105 - of a test
+    assert (tmp_path / "reach.json").stat().st_mode & 0o077 == 0, "only this person may read it"
     assert read_reach(tmp_path).node_id == folder.node_id  # who must answer there
     folder.close()
     folder.close()
