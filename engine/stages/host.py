@@ -274,6 +274,8 @@ class StageProcess:
                 )
 
     def _on_end(self, exit_status: int) -> None:
+        if self._pipes is None:
+            return  # it was cancelled while it started, and nobody waits for it
         error = self._reason(exit_status)
         self._error = error
         if self._loaded is not None and not self._loaded.done():

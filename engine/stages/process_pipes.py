@@ -192,5 +192,7 @@ def _widen(transport: asyncio.BaseTransport | None) -> None:
     pipe = transport.get_extra_info("pipe")
     try:
         fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    except OSError:
-        return  # the user's pipes have used up their share; it works with 64 KiB too
+    except (OSError, ValueError):
+        # The user's pipes have used up their share, and it works with 64 KiB too; or the process
+        # has ended already, and its pipe is closed.
+        return
