@@ -162,6 +162,23 @@ def test_an_asker_that_stops_listening_cancels_at_the_head(chat_text):
     run(scenario())
 
 
+def test_the_rest_of_a_stopped_answer_is_not_of_the_next_one(chat_text, monkeypatch):
+    """Its node took too long to say how far it came, and says so while the next one runs."""
+    monkeypatch.setattr("engine.pipeline.asking.CANCEL_DEADLINE_S", 0.0)
+
+    async def scenario():
+        async with three_pcs(chat_text) as (pool, connection, _):
+            pool.chains[1].scripts = [(30,)]
+            events = ask(connection, question())
+            await anext(events)
+            await events.aclose()
+            again = [e async for e in ask(connection, question("r2", max_tokens=3))]
+            assert {event.request_id for event in again} == {"r2"}
+            assert sum(len(e.token_ids) for e in again if isinstance(e, TextDelta)) == 3
+
+    run(scenario())
+
+
 def test_a_refusal_comes_through_with_its_class(chat_text):
     async def scenario():
         async with three_pcs(chat_text) as (_, connection, _):
