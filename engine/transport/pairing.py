@@ -24,9 +24,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 
-from engine.errors import LocalProtocolError, PairingError, RemoteProtocolError
+from engine.errors import (
+    LocalProtocolError,
+    NotTrustedError,
+    PairingError,
+    RemoteProtocolError,
+)
 from engine.transport.certificates import SIGNATURE, Certificate, parse_certificate
 from engine.transport.code_exchange import CodeExchange
+from engine.transport.pairing_door import password_of_code, password_of_link
 from engine.transport.pairing_keys import PairingKeys, keys_of, transcript_of
 from engine.transport.pairing_messages import (
     MAX_FROM_HOST_BYTES,
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
 
     from engine.messages.codec import Received
     from engine.transport.identity import Identity
+    from engine.transport.invite_link import InviteLink
     from engine.transport.pairing_door import Invitation, PairingDoor
 
 RUN_WITHIN_S = 10.0  # from a greeting to its confirmation: two messages
@@ -73,6 +80,34 @@ class State(Enum):
     CONFIRMING = "both halves are there"
     PROVED = "the joiner has proved itself"
     OVER = "over"
+
+
+class Invited(NamedTuple):
+    """What a joiner was given.
+
+    Attributes:
+        password: What both sides of the exchange must know.
+        link_id: Of a link; None for a code.
+        certificate_sha256: Of the host, where a link tells it; None for a code.
+    """
+
+    password: bytes
+    link_id: str | None = None
+    certificate_sha256: bytes | None = None
+
+
+def invited_by_code(code: str) -> Invited:
+    """Return what a code gives to whoever typed it.
+
+    Args:
+        code: As ``checked_code`` gives it.
+    """
+    return Invited(password_of_code(code))
+
+
+def invited_by_link(link: InviteLink) -> Invited:
+    """Return what a link gives."""
+    return Invited(password_of_link(link.secret), link.link_id, link.certificate_sha256)
 
 
 class Welcome(NamedTuple):
@@ -128,35 +163,35 @@ class Joiner:
         self,
         identity: Identity,
         host_certificate: bytes,
-        password: bytes,
+        invited: Invited,
+        name: str,
         entropy: Callable[[int], bytes],
-        *,
-        link_id: str | None = None,
-        name: str = "",
     ) -> None:
         """Begin.
 
         Args:
             identity: This PC's.
             host_certificate: DER, as TLS showed it.
-            password: Of the code that was typed, or of the link.
-            entropy: Gives as many random bytes as it is asked for.
-            link_id: Of the link; None for a code.
+            invited: By a code or a link.
             name: What this PC is called.
+            entropy: Gives as many random bytes as it is asked for.
 
         Raises:
             RemoteProtocolError: What answers has no certificate of Daisy's.
+            NotTrustedError: It is not the PC that made the link.
         """
         self.state = State.GREETING
         self._identity = identity
         self._host = parse_certificate(host_certificate)
+        if invited.certificate_sha256 not in {None, self._host.sha256}:
+            raise NotTrustedError("What answers there is not the PC that made the invite link.")
         self._name = name
         ids = (identity.certificate.sha256, self._host.sha256)
-        self._exchange = CodeExchange("joiner", password, *ids, entropy)
+        self._exchange = CodeExchange("joiner", invited.password, *ids, entropy)
         self.greeting = encode_pairing(
             JoinerGreets(
                 version=PAIRING_VERSION,
-                invitation=link_id,
+                invitation=invited.link_id,
                 share=self._exchange.share,
                 certificate=identity.certificate.der,
             )

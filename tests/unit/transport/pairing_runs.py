@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.transport.pairing import Host, HostStep, Joiner
-from engine.transport.pairing_door import PairingDoor, password_of_code
+from engine.transport.pairing import Host, HostStep, Joiner, invited_by_code
+from engine.transport.pairing_door import PairingDoor
 
 POOL = "aaaabbbbccccddddeeee"
 ROSTER = b"the roster, signed"
@@ -38,13 +38,13 @@ class Scene:
         own = (shown or self.host).certificate
         return Host(own, POOL, self.door, self.random.randbytes)
 
-    def new_joiner(self, code, *, sees=None, password=None, **more):
+    def new_joiner(self, code, *, sees=None, invited=None, name=""):
         return Joiner(
             self.joiner,
             (sees or self.host).certificate.der,
-            password if password is not None else password_of_code(code),
+            invited or invited_by_code(code),
+            name,
             self.random.randbytes,
-            **more,
         )
 
     def proved(self, host, joiner) -> HostStep:

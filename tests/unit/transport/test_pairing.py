@@ -7,11 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import LocalProtocolError, PairingError, RemoteProtocolError
+from engine.errors import (
+    LocalProtocolError,
+    NotTrustedError,
+    PairingError,
+    RemoteProtocolError,
+)
 from engine.messages.limits import MAX_ROSTER_BYTES
 from engine.transport.code_exchange import SHARE_BYTES, CodeExchange
-from engine.transport.pairing import RUN_WITHIN_S, Joiner, State, Welcome
-from engine.transport.pairing_door import MAX_GUESSES, password_of_link
+from engine.transport.invite_link import InviteLink
+from engine.transport.pairing import (
+    RUN_WITHIN_S,
+    Joiner,
+    State,
+    Welcome,
+    invited_by_code,
+    invited_by_link,
+)
+from engine.transport.pairing_door import MAX_GUESSES
 from engine.transport.pairing_keys import keys_of, transcript_of
 from engine.transport.pairing_messages import (
     MAX_FROM_HOST_BYTES,
@@ -45,6 +58,11 @@ def changed(data, kind, **fields):
     return encode_pairing(msgspec.structs.replace(decode_pairing(data, kind, 1 << 20), **fields))
 
 
+def link_to(host):
+    """A link that this PC made."""
+    return InviteLink(POOL, ("1.1.1.1:1",), host.certificate.sha256, "l1nkl1nk", b"s" * 16, 2**31)
+
+
 def why(step):
     return refusal_in(step.reply)
 
@@ -64,12 +82,18 @@ def test_the_right_code_makes_a_member(scene):
 
 
 def test_a_link_makes_a_member(scene):
-    secret = bytes(range(16))
-    scene.door.make_link("l1nkl1nk", secret, 60.0, scene.now_s)
-    joiner = scene.new_joiner(None, password=password_of_link(secret), link_id="l1nkl1nk")
+    link = link_to(scene.host)
+    scene.door.make_link(link.link_id, link.secret, 60.0, scene.now_s)
+    joiner = scene.new_joiner(None, invited=invited_by_link(link))
     host = scene.new_host()
     assert scene.proved(host, joiner).newcomer is not None
     assert joiner.receive(host.welcome(ROSTER)).roster == ROSTER
+
+
+def test_s04_a_link_is_used_with_no_pc_but_the_one_that_made_it(scene, people):
+    invited = invited_by_link(link_to(scene.host))
+    with pytest.raises(NotTrustedError, match=r"made the invite link"):
+        scene.new_joiner(None, sees=people["mallory"], invited=invited)
 
 
 def test_the_largest_roster_fits(scene):
@@ -198,7 +222,8 @@ def own_halves(scene, code):
     outer = Joiner(
         scene.mallory,
         scene.host.certificate.der,
-        b"daisy code 1\0" + guess.encode(),
+        invited_by_code(guess),
+        "",
         scene.random.randbytes,
     )
     return host, joiner, outer.receive(host.receive(outer.greeting, scene.now_s).reply)
@@ -409,7 +434,7 @@ def test_a_host_that_speaks_of_two_pools_is_not_believed(scene):
 
 def test_a_host_without_a_certificate_of_ours_is_not_joined(scene):
     with pytest.raises(RemoteProtocolError):
-        Joiner(scene.joiner, b"no certificate", b"x", scene.random.randbytes)
+        Joiner(scene.joiner, b"no certificate", invited_by_code("1"), "", scene.random.randbytes)
 
 
 # ---- messages -----------------------------------------------------------------------------------
