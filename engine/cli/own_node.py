@@ -6,13 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import psutil
-
 import engine
 from engine.errors import PeerTimeoutError, PeerUnreachableError, RemoteProtocolError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import AskPoolStatus, ErrorReport, PoolStatusReport
-from engine.pool.node_folder import read_reach
+from engine.pool.node_folder import is_held, read_reach
 from engine.transport.control_port import connect_control
 
 if TYPE_CHECKING:
@@ -81,8 +79,7 @@ async def connect_own_node(data_dir: Path) -> ControlConnection | None:
 
 def _reach_of_living(folder: Path) -> Reach | None:
     """Return what a node wrote; None if it has ended, however it did."""
-    reach = read_reach(folder)
-    return reach if reach is not None and psutil.pid_exists(reach.pid) else None
+    return read_reach(folder) if is_held(folder) else None
 
 
 async def ask_status(connection: Link) -> PoolStatus:

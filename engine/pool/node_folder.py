@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import sys
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ T = TypeVar("T")
 
 _MAX_FILE_BYTES = 1 << 20
 _MAX_PORT = 65_535
+_LOOKS, _LOOK_S = 3, 0.02  # a look at the lock takes microseconds
 _ID_BYTES = 10  # 20 hex letters: no two alike among all PCs there are
 
 
@@ -79,13 +81,14 @@ class NodeFolder:
         except OSError as exc:
             raise StorageError(f"{path} can't be written: {exc.strerror}.") from exc
         try:
-            _lock(self._lock)
+            _lock_soon(self._lock)
         except OSError as exc:
             self._lock.close()
             raise UsageError(
                 f"{path} is in use by another node{self._by_whom()}.",
                 "Give each node of this PC its own folder with --data.",
             ) from exc
+        (path / "reach.json").unlink(missing_ok=True)  # of a node that was killed
         self.node_id = self._identity()
         self.term = self._read("term.json", Term)
         self.last_port = self._read("port.json", int, lambda port: 1 <= port <= _MAX_PORT)
@@ -228,6 +231,36 @@ def read_reach(path: Path) -> Reach | None:
         return msgspec.json.decode((path / "reach.json").read_bytes(), type=Reach)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a node runs with a folder; one that was killed holds nothing.
+
+    Args:
+        path: Of a node.
+    """
+    try:
+        with (path / "lock").open("r+b") as file:
+            _lock(file)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _lock_soon(file: BinaryIO) -> None:
+    """Lock a file, though a command may be looking just now whether it is locked.
+
+    Raises:
+        OSError: It stays locked.
+    """
+    for _ in range(_LOOKS):
+        try:
+            return _lock(file)
+        except OSError:
+            time.sleep(_LOOK_S)
+    return _lock(file)
 
 
 def _lock(file: BinaryIO) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import json
 import os
 import socket
 import subprocess
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from engine.domain import NodeId
-from engine.pool.node_folder import Reach
+from engine.pool.node_folder import NodeFolder, Reach, read_reach
 from tests.integration.test_pool import Node
 
 if TYPE_CHECKING:
@@ -105,22 +105,32 @@ def test_only_the_ipv6_side_is_taken(tmp_path: Path) -> None:
             assert node.end() == 0
 
 
-def left_behind(folder: Path, address: str) -> None:
+def leave_behind(folder: Path, reach: Reach) -> None:
     """Write what a node that was killed leaves, whose process id has been given anew."""
-    reach = Reach(address, os.getpid(), NodeId("0" * 20))
-    (folder / "node").mkdir(parents=True)
-    (folder / "node" / "reach.json").write_bytes(msgspec.json.encode(reach))
+    gone = replace(reach, pid=os.getpid(), node_id=NodeId("0" * 20))
+    (folder / "node" / "reach.json").write_bytes(msgspec.json.encode(gone))
 
 
-def test_who_answers_where_the_node_was_is_not_taken_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_held", [False, True])
+def test_who_answers_where_the_node_was_is_not_taken_for_it(tmp_path: Path, is_held: bool) -> None:
     stranger = Node(tmp_path / "stranger", "PC").start()
+    folder = NodeFolder(tmp_path / "pc" / "node")
+    if not is_held:
+        folder.close()
     try:
-        with another_program(0) as port:
-            for name, at in (("http", port), ("daisy", stranger.port)):
-                left_behind(tmp_path / name, f"ws://127.0.0.1:{at}")
-                done = daisy("status", "--json", "--data", tmp_path / name)
-                assert done.returncode == 7
-                said = json.loads(done.stdout.splitlines()[-1])
-                assert "No node of Daisy runs on this PC" in json.dumps(said)
+        leave_behind(tmp_path / "pc", read_reach(tmp_path / "stranger" / "node"))
+        done = daisy("status", "--json", "--data", tmp_path / "pc")
+        assert done.returncode == 7
+        assert "No node of Daisy runs on this PC" in done.stdout.splitlines()[-1]
     finally:
+        folder.close()
         assert stranger.end() == 0
+
+
+def test_a_program_that_says_yes_to_everything_is_not_asked(tmp_path: Path) -> None:
+    NodeFolder(tmp_path / "node").close()
+    with another_program(0) as port:
+        leave_behind(tmp_path, Reach(port, "0" * 64, os.getpid(), NodeId("0" * 20)))
+        done = daisy("status", "--json", "--data", tmp_path)
+    assert done.returncode == 7
+    assert "No node of Daisy runs on this PC" in done.stdout.splitlines()[-1]

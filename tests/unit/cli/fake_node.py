@@ -20,7 +20,7 @@ from engine.messages.control import (
     Hello,
     PoolStatusReport,
 )
-from engine.pool.node_folder import Reach
+from engine.pool.node_folder import NodeFolder, Reach
 from engine.transport.control_port import ControlPort
 from tests.unit.cli.records import pool_status
 
@@ -89,11 +89,12 @@ async def running(data: Path, script: Script) -> AsyncIterator[FakeNode]:
             port = ControlPort("sesame", hello, node.attend, group)
             await port.listen()
             reach = Reach(port.number, port.token, os.getpid(), hello.node_id)
-            (data / "node").mkdir(parents=True)
+            folder = NodeFolder(data / "node")
             (data / "node" / "reach.json").write_bytes(msgspec.json.encode(reach))
             try:
                 yield node
             finally:
+                folder.close()
                 await port.close()
     except BaseExceptionGroup as error:
         raise first_of(error) from error

@@ -12,7 +12,7 @@ from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
 from engine.messages.pool import Term
 from engine.pool.known_peers import MAX_KNOWN, KnownPeer
-from engine.pool.node_folder import NodeFolder, read_reach
+from engine.pool.node_folder import NodeFolder, is_held, read_reach
 
 
 def test_a_node_is_the_same_after_a_restart_and_its_term_stays(tmp_path):
@@ -123,6 +123,23 @@ def test_a_copied_identity_is_replaced_and_the_term_stays(tmp_path):
     assert again.node_id == folder.node_id
     assert again.term == Term(3, before, 5)
     again.close()
+
+
+def test_whether_a_node_runs_is_seen_by_its_lock(tmp_path):
+    assert not is_held(tmp_path)
+    folder = NodeFolder(tmp_path)
+    assert is_held(tmp_path)
+    assert is_held(tmp_path)  # looking changes nothing
+    folder.close()
+    assert not is_held(tmp_path)
+
+
+def test_where_a_node_that_was_killed_was_reached_is_forgotten(tmp_path):
+    NodeFolder(tmp_path).close()
+    (tmp_path / "reach.json").write_text("{}")
+    folder = NodeFolder(tmp_path)
+    assert not (tmp_path / "reach.json").exists()
+    folder.close()
 
 
 def test_reach_is_there_while_the_node_runs_and_gone_afterwards(tmp_path):
