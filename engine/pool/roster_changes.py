@@ -25,7 +25,7 @@ from engine.pool.roster import (
     appoint,
     sign_roster,
 )
-from engine.pool.roster_merge import KnownRoster, is_later, known_from
+from engine.pool.roster_merge import KnownRoster, known_from
 from engine.transport.certificates import node_id_of_key, parse_certificate, point_of, public_key_of
 
 if TYPE_CHECKING:
@@ -190,11 +190,8 @@ def sign_all_known(learned: Learned, identity: Identity, entropy: Entropy) -> Kn
     """
     change = _Change(learned.known, identity)
     for member in learned.unsaid:
-        before = change.entries.get(member.node_id)
-        if before is None or is_later(member.entry, before):
-            change.entries[member.node_id] = msgspec.structs.replace(
-                member.entry, wrapped_secret=_NOT_WRAPPED
-            )
+        entry = msgspec.structs.replace(member.entry, wrapped_secret=_NOT_WRAPPED)
+        change.entries[member.node_id] = entry
         if member.is_owner:
             change.appoint(member.certificate)
     if len(change.entries) > MAX_MEMBERS:

@@ -108,12 +108,8 @@ def learn(known: KnownRoster, offered: Roster) -> Learned:
     return Learned(after, is_news, _unsaid(newer, older, removed))
 
 
-def is_later(entry: MemberEntry, than: MemberEntry) -> bool:
-    """Return whether an entry of the same PC replaces another one."""
-    return _rank(entry) > _rank(than)
-
-
 def _rank(entry: MemberEntry) -> tuple[bool, int, bytes]:
+    """Return what tells which of two entries of the same PC counts."""
     # An owner never becomes a plain member again. The secret is the roster's, not the entry's.
     plain = msgspec.structs.replace(entry, wrapped_secret=b"")
     return (entry.role == "owner", entry.version, msgspec.msgpack.encode(plain))
@@ -122,7 +118,7 @@ def _rank(entry: MemberEntry) -> tuple[bool, int, bytes]:
 def _unsaid(newer: Roster, older: Roster, removed: frozenset[NodeId]) -> tuple[Member, ...]:
     def is_unsaid(member: Member) -> bool:
         said = newer.member(member.node_id)
-        return said is None or is_later(member.entry, said.entry)
+        return said is None or _rank(member.entry) > _rank(said.entry)
 
     return tuple(m for m in older.members if m.node_id not in removed and is_unsaid(m))
 

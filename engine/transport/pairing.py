@@ -251,6 +251,15 @@ class Joiner:
         return Welcome(membership.pool_id, membership.roster, self._host)
 
 
+class _Run(NamedTuple):
+    """What the host keeps between its two answers."""
+
+    invitation: Invitation
+    joiner: Certificate
+    keys: PairingKeys
+    until_s: float
+
+
 class Host:
     """The side that lets a member in; one for each connection.
 
@@ -278,10 +287,7 @@ class Host:
         self._pool_id = pool_id
         self._door = door
         self._entropy = entropy
-        self._invitation: Invitation | None = None
-        self._joiner: Certificate | None = None
-        self._keys: PairingKeys | None = None
-        self._until_s = 0.0
+        self._run: _Run | None = None
 
     def receive(self, data: Received, now_s: float) -> HostStep:
         """Take what somebody sent who is no member.
@@ -297,8 +303,8 @@ class Host:
         before, self.state = self.state, State.OVER  # unless it goes on
         if before is State.GREETING:
             return self._answer(data, now_s)
-        if before is State.CONFIRMING:
-            return self._judge(data, now_s)
+        if before is State.CONFIRMING and self._run is not None:
+            return self._judge(data, self._run, now_s)
         raise RemoteProtocolError("Something was sent after the end of a pairing.")
 
     def welcome(self, roster: bytes) -> bytes:
@@ -310,12 +316,12 @@ class Host:
         Raises:
             LocalProtocolError: Nobody has proved to know the code.
         """
-        if self.state is not State.PROVED or self._keys is None:
+        if self.state is not State.PROVED or self._run is None:
             raise LocalProtocolError("Somebody would be welcomed who has proved nothing.")
         self.state = State.OVER
-        membership = Membership(pool_id=self._pool_id, roster=roster)
-        sealed = self._keys.host.seal(encode_pairing(membership))
-        confirmation = self._keys.host.confirmation(sealed)
+        own = self._run.keys.host
+        sealed = own.seal(encode_pairing(Membership(pool_id=self._pool_id, roster=roster)))
+        confirmation = own.confirmation(sealed)
         return encode_pairing(HostWelcomes(confirmation=confirmation, sealed=sealed))
 
     def turn_away(self) -> bytes:
@@ -335,32 +341,29 @@ class Host:
         exchange = CodeExchange("host", invitation.password, *ids, self._entropy)
         answer = encode_pairing(HostAnswers(pool_id=self._pool_id, share=exchange.share))
         transcript = transcript_of(joiner, self._own, bytes(data), answer)
-        self._keys = keys_of(exchange.key(greeting.share), transcript)
-        self._invitation, self._joiner = invitation, joiner
-        self._until_s = now_s + RUN_WITHIN_S
+        keys = keys_of(exchange.key(greeting.share), transcript)
+        self._run = _Run(invitation, joiner, keys, now_s + RUN_WITHIN_S)
         self.state = State.CONFIRMING
         return HostStep(answer)
 
-    def _judge(self, data: Received, now_s: float) -> HostStep:
-        invitation, joiner, keys = self._invitation, self._joiner, self._keys
-        if invitation is None or joiner is None or keys is None:
-            raise LocalProtocolError("A pairing has lost its state.")
+    def _judge(self, data: Received, run: _Run, now_s: float) -> HostStep:
         message = decode_pairing(data, JoinerConfirms, MAX_FROM_JOINER_BYTES)
+        own = run.keys.joiner
         # Others may have guessed meanwhile: what is closed is not compared with.
-        if not self._door.is_still_open(invitation, now_s):
+        if not self._door.is_still_open(run.invitation, now_s):
             return _refused("closed")
-        if now_s > self._until_s:
+        if now_s > run.until_s:
             return _refused("late")
-        if not keys.joiner.confirms(message.confirmation, message.proof, message.sealed):
-            self._door.guessed_wrong(invitation, now_s)
+        if not own.confirms(message.confirmation, message.proof, message.sealed):
+            self._door.guessed_wrong(run.invitation, now_s)
             return _refused("wrong")
-        self._check_proof(joiner, message.proof, keys.joiner.transcript)
+        self._check_proof(run.joiner, message.proof, own.transcript)
         introduction = decode_pairing(
-            keys.joiner.opened(message.sealed), Introduction, MAX_FROM_JOINER_BYTES
+            own.opened(message.sealed), Introduction, MAX_FROM_JOINER_BYTES
         )
-        self._door.used(invitation)
+        self._door.used(run.invitation)
         self.state = State.PROVED
-        return HostStep(newcomer=Newcomer(joiner, introduction.name))
+        return HostStep(newcomer=Newcomer(run.joiner, introduction.name))
 
     @staticmethod
     def _check_proof(joiner: Certificate, proof: bytes, transcript: bytes) -> None:

@@ -253,6 +253,18 @@ def test_of_two_names_given_at_once_one_stays_and_it_is_the_same_everywhere():
     assert ends[0] == ends[1]
 
 
+def test_a_name_that_an_owner_got_is_not_lost_to_a_newer_roster():
+    both = owners_of(ANNA, BEN, CARL)
+    one = rename_member(both, ANNA, BEN.node_id, "new name", DRAW)
+    two = both
+    for name in "xyz":
+        two = rename_member(two, BEN, CARL.node_id, name, DRAW)
+    signed = sign_all_known(learn(two, one.roster), BEN, DRAW)
+    names = {member.node_id: member.entry.name for member in signed.members}
+    assert (names[BEN.node_id], names[CARL.node_id]) == ("new name", "z")
+    assert signed.roster.secret_for(CARL) == both.roster.secret_for(ANNA)
+
+
 def test_two_owners_who_appoint_and_rename_at_once_keep_the_owner():
     both = owners_of(ANNA, BEN)
     both = add(both, ANNA, CARL)

@@ -472,6 +472,16 @@ def test_a_refusal_is_told_from_everything_else(scene):
     assert refusal_in(bytes(10_000)) is None
 
 
+def test_what_was_sealed_is_opened_by_its_own_key_alone(people):
+    own, other = people["host"].certificate, people["joiner"].certificate
+    keys = keys_of(bytes(32), transcript_of(own, other))
+    sealed = keys.joiner.seal(b"content")
+    assert keys.joiner.opened(sealed) == b"content"
+    for way, data in ((keys.host, sealed), (keys.joiner, sealed[:-1]), (keys.joiner, b"")):
+        with pytest.raises(RemoteProtocolError):
+            way.opened(data)
+
+
 def test_keys_of_different_transcripts_share_nothing(people):
     own, other = people["host"].certificate, people["joiner"].certificate
     transcripts = [

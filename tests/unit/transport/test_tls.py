@@ -136,7 +136,14 @@ def test_s01_a_certificate_that_a_member_signed_for_a_stranger_is_refused(trust,
 def test_s01_another_certificate_of_a_members_key_is_not_the_one_in_the_roster(trust, people):
     key = people["anna"].key
     own = people["anna"].certificate.der
-    for der in (issued(key, key).der, own[:-1], own + b"x", own[:-1] + bytes([own[-1] ^ 1]), None):
+    for der in (
+        issued(key, key).der,
+        own[:-1],
+        own + b"x",
+        own * 2,
+        own[:-1] + bytes([own[-1] ^ 1]),
+        None,
+    ):
         with pytest.raises(NotTrustedError):
             trust.member_at(Shown(POOL_PROTOCOL, der))
     assert trust.member_at(Shown(POOL_PROTOCOL, own)) == people["anna"].node_id
