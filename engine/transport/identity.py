@@ -40,6 +40,8 @@ FILE_NAME = "identity.pem"
 
 _MAX_FILE_BYTES = 16 << 10  # a whole one has about 900
 _OWN = 0o600
+# A link is not followed, and Windows translates no line ends; each system has its flag alone.
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _FORM = re.compile(
     rb"Made on: (?P<machine>[0-9a-f]{32}|unknown)\n"
     rb"File: (?P<file>[0-9]{1,20})\n"
@@ -145,7 +147,7 @@ class _UnusableError(Exception):
 
 
 def _read(path: Path, machine: str | None) -> Identity:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    descriptor = os.open(path, os.O_RDONLY | _PLAIN)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         content = file.read(_MAX_FILE_BYTES + 1)
@@ -242,7 +244,7 @@ def _write_new(path: Path, header: str, pem: bytes) -> None:
     """Write the file so that it is there whole or not at all, and never readable by others."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)  # of a process that was killed
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _PLAIN
     with os.fdopen(os.open(unfinished, flags, _OWN), "wb") as file:
         if hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), _OWN)  # whatever the umask took
