@@ -124,7 +124,7 @@ def test(rest: list[str]) -> int:
     _step("Tests: the same tokens at every boundary of every model, two at a time")
     _run([*pytest, "-n", "2", "tests/equivalence"])
     _step("Tests: each part alone, and the pool in storms, two at a time")
-    _run([*pytest, "-n", "2", "tests/unit", "tests/properties", "tests/simulation"])
+    _run([*pytest, "-n", "2", "tests/unit", "tests/fuzz", "tests/properties", "tests/simulation"])
     _step("Tests: real processes and networks, one at a time (they have deadlines)")
     _run([*pytest, "tests/integration"])
     return 0
