@@ -13,7 +13,8 @@ from engine.messages.codec import decode
 from engine.messages.control import BatchFailed, StageFailed
 from engine.pipeline.chat_text import load_chat_text
 from engine.pipeline.head import Head
-from engine.pipeline.placed_stage import PlacedStage, own_place, run_stage
+from engine.pipeline.loaded_stage import LoadedStage, load_stage
+from engine.pipeline.placed_stage import PlacedStage, join_chain, own_place
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Placements:
         self._endpoint = endpoint
         self._group = group
         self._cpus = cpus
+        self._loaded: LoadedStage | None = None
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()
 
@@ -71,8 +73,15 @@ class Placements:
         """Of the placement whose stage runs here; 0 for none."""
         return 0 if self.stage is None else self.stage.placement.epoch
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a stage is loaded here, of a placement that runs or has ended."""
+        return self._loaded is not None
+
     async def place(self, placement: Placement, folder: Path) -> StageDescription:
         """Load this node's stage out of a folder, in place of what ran.
+
+        What is loaded already and asked for again goes on.
 
         Args:
             placement: Who runs what; with addresses as they are reached from here.
@@ -93,25 +102,36 @@ class Placements:
         Args:
             placement: Who runs what.
             folder: Its shards.
-        """
+        """  # noqa: DOC501 - cancellation is passed on
         place = own_place(placement, self._node_id)
         async with self._turn:
             await self._end()
             try:
-                self.stage = await self._start(placement, place, folder)
-            except BaseException:
+                loaded = await self._load(placement, place, folder)
+                self.stage = await self._start(placement, place, loaded, folder)
+            except asyncio.CancelledError:
                 await asyncio.shield(self._end())
                 raise
+            except BaseException:
+                await asyncio.shield(self._give_up())
+                raise
             self._tell_changed()
-            return self.stage.description
+            return loaded.description
 
-    async def end(self) -> None:
-        """End the running placement, if there is one: its requests, its process, its links.
+    async def end(self, *, for_good: bool = True) -> None:
+        """End the running placement, if there is one: its requests and its links.
+
+        Args:
+            for_good: Whether its process ends as well; else it stays for the next placement.
 
         Cancellation: goes on to its end.
         """
         async with self._turn:
-            await asyncio.shield(self._end())
+            await asyncio.shield(self._give_up() if for_good else self._end())
+
+    def memory_bytes(self) -> int:
+        """Return what the stage's process takes of this PC's memory."""
+        return 0 if self._loaded is None else self._loaded.process.memory_bytes()
 
     async def probe(self, epoch: int) -> None:
         """Send a token round the chain whose head is here.
@@ -137,8 +157,18 @@ class Placements:
         if self.head is not None:
             self.head.on_failure(failure)
 
-    async def _start(
+    async def _load(
         self, placement: Placement, place: StagePlace, folder: ShardFolder
+    ) -> LoadedStage:
+        """Return the stage that is loaded, if it is the one that is asked for; else load it."""
+        if self._loaded is not None and self._loaded.serves(placement, place, folder):
+            return self._loaded
+        await self._give_up()
+        self._loaded = await load_stage(placement, place, folder, self._cpus)
+        return self._loaded
+
+    async def _start(
+        self, placement: Placement, place: StagePlace, loaded: LoadedStage, folder: ShardFolder
     ) -> PlacedStage:
         async def send_own_head(frame: bytes) -> None:
             message = decode(frame)
@@ -149,29 +179,40 @@ class Placements:
                 self.on_failure(message)
 
         stage = await self._stack.enter_async_context(
-            run_stage(placement, place, folder, self._endpoint, send_own_head, self._cpus)
+            join_chain(placement, place, loaded, self._endpoint, send_own_head)
         )
         tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
         if place.stage_index == 0:
             text = await asyncio.to_thread(load_chat_text, folder)
             self.head = Head(text, placement, stage.server.accept, self._tell_broken)
             tasks.start(self.head.run_loop())
-        tasks.start(_logged(stage.server.run_loop()))
-        if stage.next_link is not None:
-            tasks.start(_logged(stage.server.watch_loop(stage.next_link.receive)))
-        if stage.head_link is not None:
-            tasks.start(_logged(stage.server.watch_head_loop(stage.head_link.receive)))
+        for loop in stage.loops():
+            tasks.start(_logged(loop))
         return stage
 
     async def _end(self) -> None:
-        was_running = self.stage is not None
-        self.stage = None
+        """End the placement; what is loaded stays if it can."""
+        stage, self.stage = self.stage, None
         head, self.head = self.head, None
         if head is not None:
             head.stop()
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()
-        if was_running:
+        if stage is not None:
+            server = stage.server
+            if not await stage.loaded.settle(stage.placement.epoch, server.open_sequences):
+                await self._give_up_process()
+            self._tell_changed()
+
+    async def _give_up(self) -> None:
+        """End the placement and what is loaded."""
+        await self._end()
+        await self._give_up_process()
+
+    async def _give_up_process(self) -> None:
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            await loaded.close()
             self._tell_changed()
 
     def _tell_broken(self, failure: StageFailed) -> None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.config import STAGE_LOAD_DEADLINE_S
 from engine.errors import PlacementError
 from engine.pipeline.stage_server import Send, StageServer
-from engine.stages.host import StageProcess
+from engine.transport.session import Liveness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from typing import Any
 
-    from engine.domain import NodeId, StageDescription
+    from engine.domain import NodeId
     from engine.messages.control import Placement, StagePlace
-    from engine.pipeline.shard_folder import ShardFolder
+    from engine.pipeline.loaded_stage import LoadedStage
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
+
+
+# A cut cable says nothing: what runs over a chain is given up as soon as a member of the pool is.
+CHAIN_LIVENESS = Liveness(ping_after_s=1.0, dead_after_s=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,7 @@ class PlacedStage:
     Attributes:
         place: Its line of the placement.
         placement: The whole.
-        model_name: Whose layers it runs.
-        description: As it was loaded.
-        process: Holds it.
+        loaded: Its shard.
         server: Passes frames through it.
         next_link: To the next stage; None on the last one.
         head_link: To the head; None on the head's own node.
@@ -40,9 +41,7 @@ class PlacedStage:
 
     place: StagePlace
     placement: Placement
-    model_name: str
-    description: StageDescription
-    process: StageProcess
+    loaded: LoadedStage
     server: StageServer
     next_link: Connection | None
     head_link: Connection | None
@@ -82,56 +81,44 @@ def own_place(placement: Placement, node_id: NodeId) -> StagePlace:
 
 
 @asynccontextmanager
-async def run_stage(
+async def join_chain(
     placement: Placement,
     place: StagePlace,
-    folder: ShardFolder,
+    loaded: LoadedStage,
     endpoint: Endpoint,
     send_own_head: Send,
-    cpus: tuple[int, ...] | None,
 ) -> AsyncIterator[PlacedStage]:
-    """Load a stage and join it to its neighbours, for as long as the context is open.
+    """Join a loaded stage to its neighbours, for as long as the context is open.
 
     Args:
         placement: Who runs what.
         place: This node's line.
-        folder: The shards.
+        loaded: Its shard; outlives the context.
         endpoint: Opens connections.
         send_own_head: Takes what is for the head, if the head is this node.
-        cpus: Processors the stage may use; None for all.
 
     Yields:
         The stage, for as long as the context is open.
 
     Raises:
-        StageError: The stage can't be loaded.
-        ModelError: The shard is not whole.
         TransportError: A neighbour can't be reached.
 
-    Cancellation: ends the process and closes the links.
+    Cancellation: closes the links.
     """
-    process = StageProcess(cpus=cpus)
     links: list[Connection] = []
     try:
-        order = folder.order(placement, place)
-        await asyncio.to_thread(folder.verify, place.layers)
         next_link, head_link = await _join(placement, place, endpoint, links)
-        description = await process.load(order, STAGE_LOAD_DEADLINE_S)
         server = StageServer(
-            process,
+            loaded.process,
             place.stage_index,
             placement.epoch,
             None if next_link is None else next_link.send,
             send_own_head if head_link is None else head_link.send,
             len(place.layers),
         )
-        name = folder.manifest.model.name
-        yield PlacedStage(
-            place, placement, name, description, process, server, next_link, head_link
-        )
+        yield PlacedStage(place, placement, loaded, server, next_link, head_link)
     finally:
         async with asyncio.TaskGroup() as ending:  # one that is lost takes a while to be given up
-            ending.create_task(process.close())
             for link in links:
                 ending.create_task(link.close("The placement has ended."))
 
@@ -142,6 +129,7 @@ async def _join(
     """Connect to the next stage, and from any stage but the head's own to the head."""
     next_link: Connection | None = None
     head_link: Connection | None = None
+    endpoint = replace(endpoint, liveness=CHAIN_LIVENESS)
     if place.stage_index + 1 < len(placement.stages):
         next_link = await endpoint.connect(placement.stages[place.stage_index + 1].address)
         links.append(next_link)

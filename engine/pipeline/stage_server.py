@@ -28,6 +28,7 @@ from engine.messages.control import (
 from engine.pipeline.layer_time import LayerTime
 
 if TYPE_CHECKING:
+    from engine.domain import SequenceId
     from engine.stages.host import StageProcess
 
 Send = Callable[[bytes], Awaitable[None]]
@@ -49,6 +50,10 @@ class _Computing(NamedTuple):
 
 class StageServer:
     """Passes frames through one stage.
+
+    Attributes:
+        num_stale_frames: Dropped: of another placement.
+        open_sequences: What the stage process holds of sequences.
 
     Thread: the node's loop. Everything here is owned by it.
     """
@@ -86,6 +91,7 @@ class StageServer:
         self._failed: StageFailed | None = None  # the same, as the head is told it
         self._told = False
         self.num_stale_frames = 0
+        self.open_sequences: set[SequenceId] = set()
 
     @property
     def layer_ms(self) -> float | None:
@@ -124,11 +130,19 @@ class StageServer:
             self._pending.append(_Computing(head.num_tokens, head.compute_us))
             await self._to_process(frame)
             return
+        self._note_sequence(frame)
         await self._to_process(frame)
         if self._pending:
             self._pending.append(frame)
         else:
             await self._to_next(frame)
+
+    def _note_sequence(self, frame: bytes) -> None:
+        message = decode(frame)
+        if isinstance(message, OpenSequence):
+            self.open_sequences.add(message.sequence_id)
+        elif isinstance(message, CloseSequence):
+            self.open_sequences.discard(message.sequence_id)
 
     async def run_loop(self) -> None:
         """Carry what the stage process gives to where it goes, until the process ends.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Order: TypeAlias = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
 
 TERM_WITHIN_S = 5.0  # for a term that was announced to reach this PC's disk
+KEEP_LOADED_S = 120.0  # a stage whose placement has ended, while the pool places anew
 MAX_WAITING = 16  # orders that wait for their term
 
 _logger = logging.getLogger(__name__)
@@ -58,12 +59,17 @@ class StageHost(Protocol):
         """Of the placement whose stage runs here; 0 for none."""
         ...
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a stage is loaded here, of a placement that runs or has ended."""
+        ...
+
     async def place(self, placement: Placement, folder: Path) -> StageDescription:
         """Load this node's stage of a placement out of a folder, in place of what ran."""
         ...
 
-    async def end(self) -> None:
-        """End the stage that runs here, if one does."""
+    async def end(self, *, for_good: bool = True) -> None:
+        """End the placement that runs here, if one does; its stage may stay for the next."""
         ...
 
     async def probe(self, epoch: int) -> None:
@@ -206,7 +212,7 @@ class OrderDesk:
                     self._start("stage", order.epoch, partial(self._place, order, stamp))
             case EndPlacement():
                 if self.is_placing(order.epoch) or self._host.epoch == order.epoch:
-                    self._end_stage()
+                    self._end_stage(for_good=False)
             case SplitModel():
                 self._start("split", order.epoch, partial(self._split, order, stamp))
             case KeepModel():
@@ -222,14 +228,26 @@ class OrderDesk:
             model = () if present.wish is None else (present.wish.model_sha256,)
             shards = () if present.manifest_sha256 is None else (present.manifest_sha256,)
             self._shelf.let_go_all_but((*model, *shards))
-        epoch = self._host.epoch
-        if present is None or epoch in {0, present.epoch} or self.is_placing(present.epoch):
+        if present is None or self.is_placing(present.epoch):
             return
-        self._end_stage()
+        is_settled = present.phase in {"ready", "failed", "unloaded"}
+        if self._host.epoch not in {0, present.epoch}:
+            self._end_stage(for_good=is_settled)
+        elif is_settled and self._host.epoch == 0 and self._host.is_loaded:
+            self._end_stage(for_good=True)
 
-    def _end_stage(self) -> None:
+    def _end_stage(self, *, for_good: bool) -> None:
         """End what runs or is being loaded here: the pool has another plan."""
-        self._start("stage", 0, self._host.end)
+        if for_good:
+            self._start("stage", -1, self._host.end)
+        else:
+            self._start("stage", 0, self._end_for_now)
+
+    async def _end_for_now(self) -> None:
+        """End the placement; keep what is loaded for a while, since the next one may want it."""
+        await self._host.end(for_good=False)
+        await asyncio.sleep(KEEP_LOADED_S)
+        await self._host.end()
 
     def _start(
         self, kind: str, epoch: int, work: Callable[[], Coroutine[object, object, None]]

@@ -180,6 +180,22 @@ class StageProcess:
         await pipes.write(encode_control(ReportKVUsage()))
         return await asked
 
+    async def settle(self) -> None:
+        """Wait until every micro-batch sent before has been answered, and drop the answers.
+
+        Nobody else may be sending or receiving.
+
+        Raises:
+            DaisyError: The process has ended.
+        """
+        await self.usage()  # it answers in order
+        while not self._answers.empty():
+            answer = self._answers.get_nowait()
+            if isinstance(answer, DaisyError):
+                self._answers.put_nowait(answer)
+                raise answer
+            self._slots.release()
+
     async def wait_ended(self) -> DaisyError:
         """Wait for the end of the process and return its reason.
 
