@@ -89,7 +89,7 @@ def setup(_rest: list[str]) -> int:
         if not _python().exists():
             _run([sys.executable, "-m", "venv", str(VENV)])
         pip = [str(_python()), "-m", "pip", "--disable-pip-version-check"]
-        _run([*pip, "install", "--quiet", "-c", str(CONSTRAINTS), "-e", f"{ROOT}[dev]"])
+        _run([*pip, "install", "--quiet", "-c", str(CONSTRAINTS), "-e", f"{ROOT}[app,dev]"])
         stamp.write_text(wanted, encoding="utf-8")
     _step("Looking for the embedded model")
     _run([str(_python()), "-m", "engine.models.embedded", str(DATA)])

@@ -1,0 +1,1 @@
+"""The only crossing from the window to the engine: the node's control port."""

@@ -1,0 +1,1 @@
+"""Chats: kept, shown, and continued."""
