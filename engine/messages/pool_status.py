@@ -29,6 +29,16 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory_reserved_bytes: int = 0  # left alone, whatever its owner lends
 
 
+class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One network adapter of the node that was asked."""
+
+    name: str  # as the system shows it
+    addresses: tuple[str, ...]
+    is_used: bool
+    link: str | None = None  # "wired", "wireless", "loopback"; None where that isn't known
+    reason: str = ""  # why it is left alone, one sentence
+
+
 class PoolStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The pool, as one node sees it."""
 
@@ -39,3 +49,4 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     notes: tuple[str, ...]  # what is wrong with the pool or the network, one sentence each
     deployment: Deployment | None = None  # what it is to run, and how far it is
     progress: tuple[NodeProgress, ...] = ()  # of those that work on it
+    adapters: tuple[AdapterStatus, ...] = ()  # of the node that was asked, the used ones first

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.messages.pool_status import NodeStatus, PoolStatus
+from engine.messages.pool_status import AdapterStatus, NodeStatus, PoolStatus
 from engine.pool.announcement import clean_shown_name, short_id
 from engine.pool.node_seen import reserve_of
 from engine.pool.pool_view import view
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.domain import NodeId
     from engine.messages.deployment import Deployment, NodeProgress
     from engine.messages.pool import NodeReport
+    from engine.pool.adapters import RankedAdapters
     from engine.pool.dialling import Target
     from engine.pool.mesh import Mesh
     from engine.pool.pool_view import Mismatch, NodeView, PoolView
@@ -64,7 +65,32 @@ def pool_status(
         notes=_notes(mesh, seen),
         deployment=deployment,
         progress=progress,
+        adapters=adapter_lines(mesh.discovery.adapters),
     )
+
+
+def adapter_lines(adapters: RankedAdapters) -> tuple[AdapterStatus, ...]:
+    """Return a PC's adapters as people are shown them.
+
+    Args:
+        adapters: As they were seen last.
+    """
+    used = [
+        AdapterStatus(
+            name=adapter.name,
+            addresses=adapter.addresses,
+            is_used=True,
+            link=None if adapter.link == "unknown" else adapter.link,
+        )
+        for adapter in adapters.used
+    ]
+    ignored = [
+        AdapterStatus(
+            name=adapter.name, addresses=adapter.addresses, is_used=False, reason=adapter.reason
+        )
+        for adapter in adapters.ignored
+    ]
+    return (*used, *ignored)
 
 
 def _other(

@@ -83,7 +83,7 @@ from engine.messages.pool_control import (
     WarmedUp,
     WarmUp,
 )
-from engine.messages.pool_status import NodeStatus, PoolStatus
+from engine.messages.pool_status import AdapterStatus, NodeStatus, PoolStatus
 from engine.messages.stage_control import (
     GoldenStep,
     KVUsageReport,
@@ -329,6 +329,15 @@ CONTROL: dict[MessageType, Message] = {
                 ),
             ),
             notes=("no network",),
+            adapters=(
+                AdapterStatus(name="eth0", addresses=("10.0.0.2",), is_used=True, link="wired"),
+                AdapterStatus(
+                    name="docker0",
+                    addresses=("172.17.0.1",),
+                    is_used=False,
+                    reason="It belongs to containers.",
+                ),
+            ),
         )
     ),
     MessageType.LOAD_SHARD: LoadShard(
