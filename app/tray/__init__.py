@@ -1,0 +1,1 @@
+"""The tray: one icon that tells the state, and the menu."""
