@@ -97,8 +97,8 @@ def step(
     if after.state is State.SETTLING:
         after = _settled(after, now_s)
     after = looked_again(after, now_s)
-    after = without_silent(after, now_s)
     after = _counted(after, now_s)
+    after = without_silent(after, now_s)
     after = kept_up(after, now_s)
     if after.state is State.PLANNING and now_s >= after.until_s:
         after = planned(after, now_s, draw)
@@ -182,7 +182,9 @@ def _settled(coordination: Coordination, now_s: float) -> Coordination:
     if now_s < coordination.until_s or not nodes:
         return coordination
     epochs = remembered(coordination.epochs, coordination.epoch)
-    settled = replace(coordination, tidied_s=now_s, epochs=epochs)
+    is_cut = record is not None and record.manifest_sha256 is not None and is_whole(record)
+    cuts = record.stages if record is not None and is_cut else ()
+    settled = replace(coordination, tidied_s=now_s, epochs=epochs, cuts=cuts)
     if record is None or record.wish is None:
         blank = None if record is None else _unloaded(record)
         return moved(settled, Input.NOTHING_FOUND, record=blank)
@@ -248,6 +250,7 @@ def _wished(coordination: Coordination, wished: Wished, now_s: float) -> Coordin
         wish_ids=(*coordination.wish_ids, wished.wish_id)[-KEPT_WISHES:],
         attempts=0,
         cannot_cut=frozenset(),
+        cuts=(),
         ledger=Ledger(),
         keeping=Keeping(heard_s=coordination.keeping.heard_s),
         failure=None,
@@ -305,6 +308,7 @@ def _cut(coordination: Coordination, answer: SplitEnded, now_s: float) -> Coordi
         Input.CUT,
         record=replace(coordination.deployment, manifest_sha256=answer.manifest_sha256),
         cannot_cut=frozenset(),
+        cuts=coordination.deployment.stages,
         work=replace(_work_of(coordination, now_s), splitter=answer.node_id),
     )
 

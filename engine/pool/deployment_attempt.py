@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from engine.errors import DaisyError
 from engine.pool.deployment_changes import has_changed, look
 from engine.pool.deployment_keepers import best_splitter, keepers
-from engine.pool.deployment_plan import lines_for, lines_of, plan_for, shares_of
+from engine.pool.deployment_plan import (
+    lines_for,
+    lines_of,
+    plan_for,
+    plan_with_cuts,
+    shares_of,
+)
 from engine.pool.deployment_state import (
     AT_WORK,
     Coordination,
@@ -38,8 +44,10 @@ if TYPE_CHECKING:
 
     from engine.domain import NodeId
     from engine.messages.deployment import Deployment, Trouble
+    from engine.pool.plan import Plan
 
 MAX_ATTEMPTS = 6
+MAX_ATTEMPTS_WITH_CUTS = 2  # then the layers are divided anew
 BACK_OFF_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)  # before the attempt after so many that failed
 PLAN_EVERY_S = 2.0  # at most, while there is no plan
 PLAN_AGAIN_S = 30.0  # without a plan, though no change was big enough to count
@@ -64,7 +72,7 @@ def planned(coordination: Coordination, now_s: float, draw: Callable[[], int]) -
     """
     wish = coordination.wanted
     try:
-        plan = plan_for(wish, coordination.nodes, coordination.ledger)
+        plan = _best_plan(coordination)
     except DaisyError as error:
         return _failed(coordination, Input.IMPOSSIBLE, trouble_of(error), now_s)
     able = able_to_cut(coordination)
@@ -91,6 +99,13 @@ def planned(coordination: Coordination, now_s: float, draw: Callable[[], int]) -
             progress_s=now_s,
         ),
     )
+
+
+def _best_plan(coordination: Coordination) -> Plan:
+    """Return a plan: with the cuts there are if that goes, since then nothing has to be cut."""
+    wish, nodes, ledger = coordination.wanted, coordination.nodes, coordination.ledger
+    cuts = coordination.cuts if coordination.attempts < MAX_ATTEMPTS_WITH_CUTS else ()
+    return plan_with_cuts(cuts, wish, nodes, ledger) or plan_for(wish, nodes, ledger)
 
 
 def able_to_cut(coordination: Coordination) -> frozenset[NodeId]:
@@ -175,7 +190,7 @@ def without_silent(coordination: Coordination, now_s: float) -> Coordination:
         now_s: Monotonic.
     """
     state = coordination.state
-    if state not in AT_WORK or not coordination.awaited:
+    if state not in AT_WORK:
         return coordination
     deadline_s = DEADLINES_S[state]
     if now_s - coordination.work.progress_s < deadline_s:

@@ -10,7 +10,7 @@ from engine.domain import LayerRange
 from engine.errors import DaisyError, UnsupportedModelError
 from engine.messages.deployment import PlanLine, StageShare
 from engine.pool.chain_choice import Wishes
-from engine.pool.placement import plan_placement, replan
+from engine.pool.placement import plan_placement, replan, with_same_cuts
 from engine.pool.plan import Exclusion, Plan, PlannedStage, plan_rows
 from engine.pool.stage_memory import Workload, stage_memory, stage_sizes, usable_for
 
@@ -42,6 +42,24 @@ def plan_for(wish: Wish, nodes: Nodes, ledger: Ledger) -> Plan:
     """
     _check_model(wish.model)
     return plan_placement(wish.model, _workload(wish), _facts(nodes, ledger), _wishes(wish, nodes))
+
+
+def plan_with_cuts(
+    cuts: tuple[StageShare, ...], wish: Wish, nodes: Nodes, ledger: Ledger
+) -> Plan | None:
+    """Return who should run the layers as they were cut last; None if that isn't possible.
+
+    Args:
+        cuts: Who had which.
+        wish: What is to run.
+        nodes: All that are known.
+        ledger: Who is left out, and why.
+    """
+    if not cuts or not _is_consistent(wish.model):
+        return None
+    had = [(share.node_id, share.layers) for share in cuts]
+    facts, wishes = _facts(nodes, ledger), _wishes(wish, nodes)
+    return with_same_cuts(had, wish.model, _workload(wish), facts, wishes)
 
 
 def shares_of(plan: Plan) -> tuple[StageShare, ...]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.domain import NodeId
 from engine.errors import LocalProtocolError
-from engine.messages.deployment import Deployment, Phase, Wish
+from engine.messages.deployment import Deployment, Phase, StageShare, Wish
 from engine.messages.pool import Term
 from engine.pool.deployment_changes import Looked
 from engine.pool.deployment_inputs import NodeSeen
@@ -170,6 +170,7 @@ class Coordination(msgspec.Struct, frozen=True, kw_only=True):
         attempts: That failed since the last success.
         cannot_cut: Nodes that failed to cut the model in this attempt.
         epochs: Seen or given out last, also in earlier offices; never given out again.
+        cuts: Who had which layers when the model was last cut for this wish; none before.
         work: In SPLITTING to READY.
         ledger: Who is left out, and whose stages failed.
         upkeep: In READY.
@@ -192,6 +193,7 @@ class Coordination(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     cannot_cut: frozenset[NodeId] = frozenset()
     epochs: tuple[int, ...] = ()
+    cuts: tuple[StageShare, ...] = ()
     work: Work = Work()
     ledger: Ledger = Ledger()
     upkeep: Upkeep = Upkeep()

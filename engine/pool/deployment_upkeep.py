@@ -83,7 +83,9 @@ def _replanned(coordination: Coordination, now_s: float) -> Coordination:
         return coordination
     if not has_better_plan(coordination.wanted, record, coordination.nodes, coordination.ledger):
         return replace(coordination, upkeep=replace(upkeep, replan_s=now_s))
-    return moved(coordination, Input.BETTER, record=without_stages(record, None), until_s=now_s)
+    return moved(
+        coordination, Input.BETTER, record=without_stages(record, None), cuts=(), until_s=now_s
+    )
 
 
 def _refreshed(coordination: Coordination, now_s: float) -> Coordination:

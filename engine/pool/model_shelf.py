@@ -243,6 +243,40 @@ class ModelShelf:
             )
             return await self._threads.call(lay_out, self._store, manifest_sha256, layers)
 
+    async def copy_shards(
+        self,
+        model_sha256: str,
+        manifest_sha256: str,
+        layers: tuple[LayerRange, ...],
+        sources: Sequence[ChunkSource],
+    ) -> None:
+        """Fetch every shard of a model that is kept here, as if this node had cut it.
+
+        So that a PC that takes over a lost one's layers finds them, whichever PC was lost.
+
+        Args:
+            model_sha256: Of the model.
+            manifest_sha256: Of its shards.
+            layers: Of each shard.
+            sources: PCs that may have the files.
+
+        Fails as ``fetch`` does; nothing happens if they are here already, or the model isn't.
+        """
+        key = division_key(model_sha256, layers)
+        if model_sha256 not in self.kept():
+            return
+        found: str | None = await self._threads.call(self._found, key)
+        if found is not None:
+            return
+        with self._holds.trying(manifest_sha256):
+            self._holds.add(manifest_sha256, (manifest_sha256,))
+            await self._files_pull.pull_small(manifest_sha256, sources, MAX_MANIFEST_BYTES)
+            manifest = await self._threads.call(stored_manifest, self._store, manifest_sha256)
+            self._holds.add(manifest_sha256, (entry.sha256 for entry in manifest.files))
+            await self._files_pull.pull(manifest.files, sources, lambda _done, _total: None)
+            if tuple(shard.layers for shard in manifest.shards) == layers:
+                await self._threads.call(self._records.keep_division, key, manifest_sha256)
+
     async def verify(self, manifest_sha256: str, layers: LayerRange) -> None:
         """Hash one shard's files again, and take out those that changed on the disk.
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from engine.domain import NodeId, StageDescription
     from engine.messages.control import StagePlace
-    from engine.messages.deployment import Deployment
+    from engine.messages.deployment import Deployment, Wish
     from engine.messages.message import Message
     from engine.messages.pool import Stamp
     from engine.pool.model_shelf import ModelShelf
@@ -228,6 +228,7 @@ class OrderDesk:
             model = () if present.wish is None else (present.wish.model_sha256,)
             shards = () if present.manifest_sha256 is None else (present.manifest_sha256,)
             self._shelf.let_go_all_but((*model, *shards))
+            self._copy_shards(present)
         if present is None or self.is_placing(present.epoch):
             return
         is_settled = present.phase in {"ready", "failed", "unloaded"}
@@ -317,6 +318,26 @@ class OrderDesk:
         else:
             if self.on_kept is not None:
                 await self.on_kept()
+            if self._book.deployment is not None:
+                self._copy_shards(self._book.deployment)
+
+    def _copy_shards(self, record: Deployment) -> None:
+        """Begin to fetch all shards of what runs, where this node keeps its model."""
+        wish = record.wish
+        if record.phase != "ready" or wish is None or record.manifest_sha256 is None:
+            return
+        if wish.model_sha256 in self._shelf.kept():
+            self._start(
+                "copy", record.epoch, partial(self._copy, record, record.manifest_sha256, wish)
+            )
+
+    async def _copy(self, record: Deployment, manifest_sha256: str, wish: Wish) -> None:
+        layers = tuple(share.layers for share in record.stages)
+        try:
+            async with self._sources.open() as sources:
+                await self._shelf.copy_shards(wish.model_sha256, manifest_sha256, layers, sources)
+        except DaisyError as error:
+            _logger.warning("copy: the shards could not be fetched, %s", error.what)
 
     async def _warm_up(self, order: WarmUp, stamp: Stamp) -> None:
         trouble = None

@@ -116,6 +116,51 @@ def replan(
     return Replan(other, has_changed=True, reason=f"Another placement is {gain:.1f} times as fast.")
 
 
+def with_same_cuts(
+    shares: Iterable[tuple[NodeId, LayerRange]],
+    model: ModelDescription,
+    workload: Workload,
+    nodes: Iterable[NodeFacts],
+    wishes: Wishes | None = None,
+) -> Plan | None:
+    """Let other PCs take over the layers of those that were lost, and change nothing else.
+
+    Nothing has to be cut then, and what the others have loaded goes on.
+
+    Args:
+        shares: Who had which layers, in the order of the chain.
+        model: What is divided.
+        workload: What it must have room for.
+        nodes: Every PC that is known.
+        wishes: As for ``plan_placement``.
+
+    Returns:
+        None where no PC that stands by has room for them, or privacy binds layers to one PC.
+    """
+    question = _question(model, workload, nodes, wishes or Wishes())
+    before = tuple(shares)
+    if question.wishes.is_private:
+        return None
+    standing_by = {n.node_id: n for n in question.nodes if not n.exclusions and n.devices}
+    takes: dict[int, NodeFacts] = {}
+    needs = [stage_memory(model, workload, layers).total_bytes for _, layers in before]
+    for index, (node_id, _) in enumerate(before):
+        node = standing_by.get(node_id)
+        if node is not None and needs[index] <= node.usable_bytes:
+            takes[index] = standing_by.pop(node_id)
+    for index in sorted(range(len(before)), key=lambda i: -needs[i]):
+        if index in takes:
+            continue
+        able = [n for n in standing_by.values() if needs[index] <= n.usable_bytes]
+        if not able:
+            return None
+        best = min(able, key=lambda n: (n.on_battery, -n.usable_bytes, n.node_id))
+        takes[index] = standing_by.pop(best.node_id)
+    chain = tuple((takes[i], layers) for i, (_, layers) in enumerate(before))
+    basis: Basis = "time" if question.are_times_known else "memory"
+    return _finished(question, chain, basis, "Others took over the layers of a PC that was lost.")
+
+
 def _question(
     model: ModelDescription, workload: Workload, nodes: Iterable[NodeFacts], wishes: Wishes
 ) -> PlacementQuestion:
