@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -182,7 +183,9 @@ def run_chunk_list(data):
 def ir_files():
     """Two files that are written anew for each input, in memory where the system can."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own in it
-    folder = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
+    place = tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+    atexit.register(place.cleanup)
+    folder = Path(place.name)
     weights = folder / "model.bin"
     weights.write_bytes(bytes(4096))
     return folder / "model.xml", weights
