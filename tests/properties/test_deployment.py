@@ -9,14 +9,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.domain import LayerRange, NodeId
-from engine.messages.deployment import Deployment, StageShare, Trouble, Wish
+from engine.domain import NodeId
+from engine.messages.deployment import Deployment, Trouble, Wish
 from engine.messages.pool import Term
 from engine.pool.deployment import begin, step
 from engine.pool.deployment_inputs import (
     Known,
     LeftOffice,
-    NodeSeen,
     PoolSeen,
     Progressed,
     SplitEnded,
@@ -30,60 +29,36 @@ from engine.pool.deployment_inputs import (
 from engine.pool.deployment_orders import OrderPlacement, OrderSplit, OrderWarmUp
 from engine.pool.deployment_state import PHASES, State
 from tests.simulation.deployment_rules import Rules
-from tests.unit.pool.models import MIB, model, node
+from tests.unit.pool.coordinator import MODEL, seen, share, wish
+from tests.unit.pool.models import MIB
 
 NAMES = ("a", "b", "c")
 CODES = ("golden_step", "storage", "stage_process_died", "shard_corrupt", "transport", "odd")
-MODEL = model(6)
 LONG = 20 if os.environ.get("DAISY_LONG") == "1" else 1
 CALM_S = 16 + 120 + 10  # a wait that has begun, the long one, and the work itself
 
 
-def wish(number: int, **changes: object) -> Wish:
-    fields = {
-        "wish_id": f"w{number}",
-        "asked_on": NodeId("a"),
-        "model_sha256": "m",
-        "model": MODEL,
-        "context_tokens": 32,
-        "max_sequences": 1,
-    }
-    return Wish(**fields | changes)
-
-
-def seen(name: str, *, usable_mib: int = 1200, incarnation: int = 1, **changes: object) -> NodeSeen:
-    fields = {
-        "node_id": NodeId(name),
-        "is_reachable": True,
-        "facts": node(name, usable_mib * MIB),
-        "kept_models": ("m",) if name != "c" else (),
-        "incarnation": incarnation,
-    }
-    return NodeSeen(**fields | changes)
-
-
-def share(name: str, start: int, stop: int) -> StageShare:
-    return StageShare(NodeId(name), LayerRange(start, stop))
-
-
-records = st.builds(
-    lambda counter, version, phase, whose, cut, epoch: Deployment(
+def record(counter: int, version: int, phase: str, whose: int, cut: int) -> Deployment:
+    """Return what another coordinator left; one epoch is always one placement."""
+    is_placed = phase in {"splitting", "loading", "warming", "ready"}
+    return Deployment(
         term=Term(counter, NodeId("b"), 1),
         version=version,
         phase=phase,
         wish=None if phase == "unloaded" else wish(90 + whose),
-        epoch=0 if phase in {"planning", "failed", "unloaded"} else epoch,
+        epoch=(7 if (whose, cut) == (0, 3) else 10 + 2 * cut + whose) if is_placed else 0,
         manifest_sha256="f" if phase in {"loading", "warming", "ready"} else None,
-        stages=()
-        if phase in {"planning", "failed", "unloaded"}
-        else (share("a", 0, cut), share("b", cut, 6)),
-    ),
+        stages=(share("a", 0, cut), share("b", cut, 6)) if is_placed else (),
+    )
+
+
+records = st.builds(
+    record,
     st.integers(1, 4),
     st.integers(1, 9),
     st.sampled_from(sorted(set(PHASES.values()))),
     st.integers(0, 1),
-    st.integers(1, 5),
-    st.sampled_from((7, 8)),
+    st.sampled_from((1, 3, 3, 3, 5)),
 )
 wishes = st.builds(
     lambda number, broken: wish(number, **broken),
@@ -130,7 +105,7 @@ class Driven:
 
     def __init__(self, constant_draw: bool = False) -> None:
         numbers = count(100)
-        self.draw = (lambda: 7) if constant_draw else (lambda: next(numbers))
+        self.draw = (lambda: 8) if constant_draw else (lambda: next(numbers))
         self.now_s = 0.0
         self.counter = 4
         self.machine = begin(NodeId("a"))
@@ -145,10 +120,10 @@ class Driven:
             self.rules.check(self.machine, order, self.now_s)
         self.orders += orders
         self.pending += orders
-        record = self.machine.record
-        if self.machine.state in PHASES and record is not None:
-            assert record.phase == PHASES[self.machine.state]
-            assert record.order == (self.machine.term, self.machine.version)
+        own = self.machine.record
+        if self.machine.state in PHASES and own is not None:
+            assert own.phase == PHASES[self.machine.state]
+            assert own.order == (self.machine.term, self.machine.version)
 
     def do(self, kind: str, what: object) -> None:
         getattr(self, f"do_{kind}")(what)
@@ -157,11 +132,11 @@ class Driven:
         nodes = []
         for name, drawn in zip(NAMES, pool, strict=True):
             own = dict(drawn)
-            is_there = own.pop("is_there")
+            is_there, usable = own.pop("is_there"), own.pop("usable_mib") * MIB
             own["epoch"] = self.machine.epoch if own["epoch"] == "now" else own["epoch"]
             if name == "a":
                 is_there = own["is_reachable"] = True
-            nodes += [seen(name, **own)] if is_there else []
+            nodes += [seen(name, usable, **own)] if is_there else []
         self.happen(PoolSeen(tuple(nodes)))
 
     def do_tick(self, seconds: float) -> None:
@@ -215,12 +190,12 @@ class Driven:
     def do_unwish(self, number: int) -> None:
         self.happen(Wished(None, f"w{number}"))
 
-    def do_known(self, record: Deployment) -> None:
-        self.happen(Known(record))
+    def do_known(self, known: Deployment) -> None:
+        self.happen(Known(known))
 
-    def do_office(self, record: Deployment | None) -> None:
+    def do_office(self, own: Deployment | None) -> None:
         self.counter += 1
-        self.happen(TookOffice(Term(self.counter, NodeId("a"), 1), record))
+        self.happen(TookOffice(Term(self.counter, NodeId("a"), 1), own))
 
     def do_leave(self, _: None) -> None:
         self.happen(LeftOffice())
@@ -234,7 +209,7 @@ class Driven:
             self.do_office(None)
         began_s = self.now_s
         self.pending.clear()
-        nodes = tuple(seen(name, usable_mib=4000, incarnation=3) for name in NAMES)
+        nodes = tuple(seen(name, 4000 * MIB, incarnation=3) for name in NAMES)
         self.happen(PoolSeen(nodes))
         self.happen(Ticked(), 1.0)
         wanted = self.machine.wish

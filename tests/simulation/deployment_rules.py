@@ -101,7 +101,7 @@ class Rules:
             raise BreachError("stages without a wish")
         check_partition((share.layers for share in record.stages), wish.model.num_layers)
         placement = (wish, record.stages)
-        if self.placements.get(record.epoch) is None:
+        if record.phase == "splitting" and record.epoch not in self.placements:
             _check_memory(machine, record)
         if self.placements.setdefault(record.epoch, placement) != placement:
             raise BreachError(f"two placements of epoch {record.epoch}")

@@ -29,6 +29,7 @@ from engine.pool.plan import Exclusion
 from tests.unit.pool.coordinator import (
     FIRST_EPOCH,
     LARGE,
+    MODEL,
     SMALL,
     Coordinator,
     in_office,
@@ -61,6 +62,18 @@ def test_a_wish_that_makes_no_sense_fails() -> None:
     pool = in_office()
     pool.wish(wish(max_sequences=0))
     assert pool.record.trouble.code == "usage"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_layers": 0, "layer_bytes": ()}, {"num_layers": 7}, {"head_size": ()}]
+)
+def test_a_model_whose_description_contradicts_itself_is_refused(changes) -> None:
+    pool = in_office()
+    empty = {"num_kv_heads": (), "head_size": (), "value_head_size": ()}
+    more = empty if changes.get("num_layers") == 0 else {}
+    pool.wish(wish(model=replace(MODEL, **changes, **more)))
+    assert pool.record.trouble.what == "The description of model contradicts itself."
+    assert pool.record.plan == ()
 
 
 def test_a_node_that_comes_is_planned_with() -> None:
@@ -475,6 +488,16 @@ def test_who_has_loaded_is_not_named() -> None:
     pool.load("a")
     pool.wait(DEADLINES_S[State.LOADING])
     assert pool.record.trouble.what.startswith("B did not get on")
+
+
+def test_a_stage_that_is_loaded_is_progress() -> None:
+    pool = loading()
+    pool.wait(DEADLINES_S[State.LOADING] - 0.25)
+    pool.load("a")
+    pool.wait(DEADLINES_S[State.LOADING] - 0.25)
+    assert pool.state is State.LOADING
+    pool.tick()
+    assert pool.state is State.PLANNING
 
 
 def test_a_silent_splitter_is_replaced() -> None:

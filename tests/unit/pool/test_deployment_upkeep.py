@@ -298,8 +298,9 @@ def test_who_gets_on_with_it_is_waited_for() -> None:
         pool.wait(KEEP_EVERY_S / 2)
         pool.take(Progressed(NodeId("a"), 0))
     assert keeps(pool) == ["a"]
+    pool.wait(KEEP_EVERY_S / 2)
     pool.take(Progressed(NodeId("c"), 0))  # it fetches something else
-    pool.wait(KEEP_EVERY_S)
+    pool.wait(KEEP_EVERY_S / 2)
     assert keeps(pool) == ["a", "c"]
 
 
