@@ -1,236 +1,35 @@
-"""What goes wrong while a model is brought up: said, tried again, left out by name, given up."""
+"""What goes wrong with a stage: tried again, left out by name, given up."""
 
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from engine.domain import NodeId
 from engine.pool.deployment_attempt import (
     BACK_OFF_S,
-    DEADLINES_S,
     MAX_ATTEMPTS,
-    PLAN_AGAIN_S,
     PLAN_EVERY_S,
     TRY_AGAIN_S,
 )
-from engine.pool.deployment_due import REPEAT_S, TIDY_EVERY_S
-from engine.pool.deployment_inputs import Progressed, SplitEnded, WarmEnded
+from engine.pool.deployment_inputs import SplitEnded, WarmEnded
 from engine.pool.deployment_orders import (
     OrderEnd,
-    OrderPlacement,
-    OrderSplit,
-    OrderWarmUp,
-    Publish,
 )
 from engine.pool.deployment_state import State
 from engine.pool.deployment_troubles import LASTING, restarted
-from engine.pool.plan import Exclusion
 from tests.unit.pool.coordinator import (
     FIRST_EPOCH,
     LARGE,
-    MODEL,
     SMALL,
     Coordinator,
     in_office,
     loading,
-    ready,
     seen,
     splitting,
     trouble,
     wish,
 )
 from tests.unit.pool.models import MIB
-
-# ---- no plan ---------------------------------------------------------------------------------
-
-
-def test_too_little_memory_is_said_with_a_line_for_each_pc() -> None:
-    pool = in_office(seen("a"), seen("b", 100 * MIB), seen("c", LARGE, is_reachable=False))
-    (published,) = pool.wish()
-    record = published.record
-    assert (record.phase, record.wish, record.epoch) == ("failed", wish(), 0)
-    assert record.trouble.code == "insufficient_memory"
-    assert "C (Check that it is on and in the same network)" in record.trouble.advice
-    assert pool.line("a").role == "standby"
-    assert pool.line("b").role == "left out"
-    assert pool.line("c").reason == "It can't be reached."
-    assert pool.line("c").remedy == "Check that it is on and in the same network."
-
-
-def test_a_wish_that_makes_no_sense_fails() -> None:
-    pool = in_office()
-    pool.wish(wish(max_sequences=0))
-    assert pool.record.trouble.code == "usage"
-
-
-@pytest.mark.parametrize(
-    "changes", [{"num_layers": 0, "layer_bytes": ()}, {"num_layers": 7}, {"head_size": ()}]
-)
-def test_a_model_whose_description_contradicts_itself_is_refused(changes) -> None:
-    pool = in_office()
-    empty = {"num_kv_heads": (), "head_size": (), "value_head_size": ()}
-    more = empty if changes.get("num_layers") == 0 else {}
-    pool.wish(wish(model=replace(MODEL, **changes, **more)))
-    assert pool.record.trouble.what == "The description of model contradicts itself."
-    assert pool.record.plan == ()
-
-
-def test_a_node_that_comes_is_planned_with() -> None:
-    pool = in_office(seen("a"))
-    pool.wish()
-    pool.tick(PLAN_EVERY_S)
-    pool.see(seen("a"), seen("b"))
-    assert pool.state is State.SPLITTING
-    assert pool.record.trouble is None  # it is over
-
-
-def test_planning_again_waits_a_moment() -> None:
-    pool = in_office(seen("a"))
-    pool.wish()
-    pool.see(seen("a"), seen("b"))
-    assert pool.state is State.FAILED
-    assert pool.tick(PLAN_EVERY_S - 0.25) == []
-    pool.tick()
-    assert pool.state is State.SPLITTING
-
-
-@pytest.mark.parametrize(("usable", "is_planned"), [(1.09, False), (1.11, True), (0.89, True)])
-def test_a_tenth_more_or_less_memory_is_a_reason_to_plan_again(usable, is_planned) -> None:
-    pool = in_office(seen("a"))
-    pool.wish()
-    before = pool.record.trouble
-    pool.tick(PLAN_EVERY_S)
-    pool.change("a", usable=int(SMALL * usable))
-    assert (pool.record.trouble != before) == is_planned
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"is_reachable": False},
-        {"incarnation": 2},
-        {"kept_models": ()},
-        {"facts": replace(seen("b").facts, exclusions=(Exclusion("It is paused.", "Resume it."),))},
-        {"facts": replace(seen("b").facts, devices=())},
-    ],
-)
-def test_other_changes_are_a_reason_too(change) -> None:
-    pool = in_office(seen("a"), seen("b", 200 * MIB))
-    pool.wish()
-    pool.tick(PLAN_EVERY_S)
-    before = pool.machine.failure
-    pool.change("b", **change)
-    assert pool.machine.failure is not before
-
-
-def test_small_changes_are_looked_at_now_and_then() -> None:
-    pool = in_office(seen("a", 1850 * MIB))
-    pool.wish()
-    assert pool.state is State.FAILED
-    pool.change("a", usable=1950 * MIB)
-    assert pool.wait(PLAN_AGAIN_S - 0.25) == []
-    pool.tick()
-    assert pool.state is State.SPLITTING
-
-
-def test_planning_again_to_no_avail_is_not_published() -> None:
-    pool = in_office(seen("a"))
-    pool.wish()
-    assert pool.wait(3 * PLAN_AGAIN_S) == []
-
-
-# ---- nobody with the files -------------------------------------------------------------------
-
-
-def test_nobody_with_the_files_is_said_by_name() -> None:
-    absent = seen("b", is_reachable=False)
-    pool = in_office(seen("c", LARGE), seen("a", is_reachable=False), absent)
-    pool.wish(wish(asked_on=NodeId("z")))
-    assert pool.record.trouble.code == "model_not_found"
-    assert pool.record.trouble.what == (
-        "None of the PCs that have the files of model is here: A, B."
-    )
-    pool.tick(PLAN_EVERY_S)
-    pool.change("b", is_reachable=True)
-    assert pool.ordered(OrderSplit)[0].node_id == "b"
-
-
-def test_nobody_known_is_not_named() -> None:
-    pool = in_office(seen("c", LARGE))
-    pool.wish(wish(asked_on=NodeId("z")))
-    assert pool.record.trouble.what == "None of the PCs that have the files of model is here."
-
-
-def test_who_was_asked_cuts_rather_than_the_chain_and_the_chain_rather_than_others() -> None:
-    asked = wish(asked_on=NodeId("d"))
-    pool = in_office(seen("a", 300 * MIB), seen("b", LARGE), seen("d", 300 * MIB))
-    pool.wish(asked)
-    assert pool.ordered(OrderSplit)[0].node_id == "d"
-    pool.lose("d")
-    pool.wait(2.0)
-    assert pool.machine.work.splitter == "b"
-    pool.change("b", kept_models=())
-    pool.fail("b", "transport")
-    pool.cut("b")
-    pool.fail("b", "transport")
-    pool.wait(3.0)
-    assert pool.machine.work.splitter == "a"
-
-
-# ---- cutting ---------------------------------------------------------------------------------
-
-
-def test_another_keeper_cuts_at_once_where_one_cant() -> None:
-    pool = splitting()
-    published, end, order = pool.take(
-        SplitEnded(NodeId("a"), FIRST_EPOCH, None, trouble("storage"))
-    )
-    assert published.record.trouble == trouble("storage")
-    assert end.epoch == FIRST_EPOCH
-    assert order.node_id == "b"
-    assert order.epoch == FIRST_EPOCH + 1
-    assert pool.machine.attempts == 0
-    assert pool.machine.ledger.left_out == {}  # it may still run a stage
-
-
-def test_when_none_can_they_are_asked_again_after_a_wait() -> None:
-    pool = splitting()
-    for name in "ab":
-        pool.take(SplitEnded(NodeId(name), pool.machine.epoch, None, trouble("storage")))
-    assert (pool.state, pool.machine.attempts) == (State.PLANNING, 1)
-    assert pool.record.phase == "planning"
-    pool.wait(BACK_OFF_S[1])
-    assert pool.machine.work.splitter == "a"
-
-
-def test_no_reason_given_is_one_too() -> None:
-    pool = splitting(seen("a", LARGE))
-    pool.take(SplitEnded(NodeId("a"), FIRST_EPOCH, None))
-    assert pool.record.trouble.what == "A could not cut the model."
-
-
-def test_a_splitter_that_is_lost_is_replaced_at_once() -> None:
-    pool = in_office(seen("a", 100 * MIB), seen("b", LARGE))
-    pool.wish()
-    pool.lose("a")
-    assert pool.ordered(OrderSplit)[0].node_id == "b"
-    assert pool.machine.attempts == 0
-
-
-def test_a_splitter_that_has_a_stage_is_missed_as_a_stage() -> None:
-    pool = splitting()
-    pool.lose("a")
-    assert (pool.state, pool.machine.attempts) == (State.PLANNING, 1)
-
-
-def test_the_one_that_has_cut_is_not_needed_after_it() -> None:
-    pool = in_office(seen("a", 100 * MIB), seen("b", LARGE))
-    pool.wish()
-    pool.cut()
-    assert pool.lose("a") == []
-    assert pool.state is State.LOADING
-
 
 # ---- trouble with a stage --------------------------------------------------------------------
 
@@ -452,134 +251,3 @@ def test_another_wish_begins_with_nothing_held_against_anybody() -> None:
     pool.wish(wish(2))
     assert pool.machine.work.splitter == "a"
     assert (pool.machine.attempts, pool.machine.ledger.strikes) == (0, {})
-
-
-# ---- deadlines and repeats -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("begin", "what"),
-    [
-        (State.SPLITTING, "A did not get on with cutting the model for 300 seconds."),
-        (State.LOADING, "A did not get on with loading its layers for 600 seconds."),
-        (State.WARMING, "A did not get on with sending the first token round for 60 seconds."),
-    ],
-)
-def test_who_doesnt_get_on_is_named_after_a_deadline(begin, what) -> None:
-    pool = splitting(seen("a"), seen("c"))
-    if begin is not State.SPLITTING:
-        pool.cut()
-    if begin is State.WARMING:
-        pool.load()
-    deadline_s = DEADLINES_S[begin]
-    pool.wait(deadline_s - 0.25)
-    pool.take(Progressed(NodeId("a"), FIRST_EPOCH))
-    pool.wait(deadline_s - 0.25)
-    assert pool.state is begin
-    pool.tick()
-    assert pool.state is State.PLANNING
-    assert pool.record.trouble.code == "peer_timeout"
-    assert pool.record.trouble.what == what
-    assert pool.machine.ledger.left_out == {}
-
-
-def test_who_has_loaded_is_not_named() -> None:
-    pool = loading()
-    pool.load("a")
-    pool.wait(DEADLINES_S[State.LOADING])
-    assert pool.record.trouble.what.startswith("B did not get on")
-
-
-def test_a_stage_that_is_loaded_is_progress() -> None:
-    pool = loading()
-    pool.wait(DEADLINES_S[State.LOADING] - 0.25)
-    pool.load("a")
-    pool.wait(DEADLINES_S[State.LOADING] - 0.25)
-    assert pool.state is State.LOADING
-    pool.tick()
-    assert pool.state is State.PLANNING
-
-
-def test_a_silent_splitter_is_replaced() -> None:
-    pool = splitting()
-    pool.wait(DEADLINES_S[State.SPLITTING])
-    assert pool.machine.work.splitter == "b"
-
-
-@pytest.mark.parametrize(("name", "epoch"), [("c", FIRST_EPOCH), ("a", 0), ("a", 7)])
-def test_only_progress_of_who_is_needed_counts(name, epoch) -> None:
-    pool = loading()
-    pool.wait(DEADLINES_S[State.LOADING] - 0.25)
-    pool.take(Progressed(NodeId(name), epoch))
-    pool.tick()
-    assert pool.state is State.PLANNING
-
-
-def test_an_order_is_given_again_to_whoever_says_nothing() -> None:
-    pool = splitting()
-    assert pool.wait(REPEAT_S - 0.25) == []
-    (order,) = pool.tick()
-    assert order == OrderSplit(NodeId("a"), FIRST_EPOCH, wish(), pool.all[1].layers)
-    pool.cut()
-    pool.wait(5.0)
-    pool.load("a")
-    pool.wait(REPEAT_S - 5.25)
-    (order,) = pool.tick()
-    assert order == OrderPlacement(pool.record, (NodeId("b"),))
-    pool.wait(5.0)
-    pool.take(Progressed(NodeId("b"), FIRST_EPOCH))
-    assert pool.wait(REPEAT_S - 0.25) == []
-    pool.load("b")
-    pool.wait(REPEAT_S - 0.25)
-    assert pool.tick() == [OrderWarmUp(NodeId("a"), FIRST_EPOCH)]
-
-
-def test_who_says_that_it_runs_its_stage_is_not_told_to_load_it() -> None:
-    pool = loading()
-    pool.change("a", epoch=FIRST_EPOCH)
-    pool.wait(REPEAT_S - 0.25)
-    assert pool.tick() == [OrderPlacement(pool.record, (NodeId("b"),))]
-
-
-def test_progress_before_an_order_doesnt_stand_for_it() -> None:
-    """A node may tell of its step before the coordinator has given out the next one."""
-    pool = loading()
-    pool.take(Progressed(NodeId("a"), FIRST_EPOCH))
-    pool.take(Progressed(NodeId("b"), FIRST_EPOCH))
-    pool.load()
-    assert pool.ordered(OrderWarmUp) == [OrderWarmUp(NodeId("a"), FIRST_EPOCH)]
-
-
-# ---- what nobody needs -----------------------------------------------------------------------
-
-
-def test_a_stage_of_another_epoch_is_ended_when_it_shows() -> None:
-    pool = ready()
-    pool.wait(TIDY_EVERY_S)
-    pool.change("c", epoch=9)
-    assert pool.done == [OrderEnd((NodeId("c"),), 9)]
-    assert pool.wait(TIDY_EVERY_S - 0.25) == []
-    assert pool.tick() == [OrderEnd((NodeId("c"),), 9)]
-
-
-def test_while_nothing_can_run_whatever_shows_is_ended() -> None:
-    pool = in_office(seen("a"), seen("b"), seen("c", is_reachable=False))
-    pool.wish(wish(1, max_sequences=0))
-    pool.change("a", epoch=8)
-    pool.change("b", epoch=9)
-    pool.change("c", epoch=9)
-    pool.tick(TIDY_EVERY_S)
-    assert pool.ordered(OrderEnd) == [OrderEnd((NodeId("a"),), 8), OrderEnd((NodeId("b"),), 9)]
-
-
-def test_without_a_record_nothing_is_ended() -> None:
-    """Somebody may yet tell what it belongs to."""
-    pool = in_office(seen("a", epoch=9))
-    assert pool.wait(3 * TIDY_EVERY_S) == []
-
-
-def test_nothing_is_published_twice() -> None:
-    pool = ready(seen("a", LARGE), seen("b"))
-    records = [order.record for order in pool.all if isinstance(order, Publish)]
-    pool.wait(120.0)
-    assert [order.record for order in pool.all if isinstance(order, Publish)] == records
