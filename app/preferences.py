@@ -24,6 +24,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         on_close: What closing the window does; asked the first time.
         starts_node: Whether starting the window starts a node where none runs.
         rail_page: Shown last.
+        last_source: What this PC last had the pool run; None for the embedded model.
     """
 
     language: Literal["system", "en", "zh"] = "system"
@@ -32,6 +33,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     on_close: Literal["ask", "keep", "quit"] = "ask"
     starts_node: bool = True
     rail_page: str = "chat"
+    last_source: str | None = None
 
 
 class Preferences(QObject):

@@ -57,6 +57,9 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
     choices = preferences.choices
     look = Look(ICONS, parent)
     look.choose(choices.theme, choices.scale_percent / 100)
+    loading = Loading(data_dir, parent)
+    loading.last_source = choices.last_source
+    loading.done.connect(lambda: preferences.choose(last_source=loading.last_source))
     return Surroundings(
         data_dir=data_dir,
         preferences=preferences,
@@ -65,6 +68,6 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
         node=NodeProcess(data_dir, parent),
         status=StatusFeed(data_dir, parent),
         answering=Answering(data_dir, parent),
-        loading=Loading(data_dir, parent),
+        loading=loading,
         navigation=Navigation(parent),
     )

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.bridge.answer import Answer
 from app.bridge.node_link import LinkState, NodeLink
 from app.bridge.problem import Problem, problem_of
-from engine.errors import PlacementError, RemoteProtocolError, error_class_for
+from engine.errors import RemoteProtocolError
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from engine.messages.control import Generate
 
 PACE_OVER_S = 2.0  # tokens a second are counted over so long
-AGAIN_AFTER_MS = 2000  # where a node that came back has no model yet
-MAX_TRIES = 30
 
 
 class Answering(QObject):
@@ -37,7 +35,7 @@ class Answering(QObject):
 
     Attributes:
         accepted: Carries the request's id and the ``Accepted``.
-        text_came: Carries the id, the text, and how many tokens it took.
+        text_came: Carries the id, the text, and the ids of its tokens.
         interrupted: Carries the id and one sentence: a PC was lost, or this PC's node.
         resumed: Carries the id and the pause in seconds.
         finished: Carries the id and the ``Finished``.
@@ -50,7 +48,7 @@ class Answering(QObject):
     """
 
     accepted = Signal(str, object)
-    text_came = Signal(str, str, int)
+    text_came = Signal(str, str, object)
     interrupted = Signal(str, str)
     resumed = Signal(str, float)
     finished = Signal(str, object)
@@ -69,7 +67,6 @@ class Answering(QObject):
         super().__init__(parent)
         self._answers: dict[str, Answer] = {}
         self._cut_s: dict[str, float] = {}  # since when an answer waits for this PC's node
-        self._tries: dict[str, int] = {}
         self._passed: deque[tuple[float, int]] = deque()  # when, and how many tokens
         self._link = NodeLink(data_dir, self)
         self._link.opened.connect(self._send_all)
@@ -161,7 +158,7 @@ class Answering(QObject):
                 text = answer.take(message)
                 self._resume(name)
                 self._count(len(message.token_ids))
-                self.text_came.emit(name, text, len(message.token_ids))
+                self.text_came.emit(name, text, message.token_ids)
             case AnswerInterrupted():
                 self.interrupted.emit(name, message.what)
             case AnswerResumed():
@@ -171,27 +168,12 @@ class Answering(QObject):
                 self._end(name)
                 self.finished.emit(name, message)
             case ErrorReport():
-                self._on_error(name, message)
+                self._fail(name, problem_of(message))
 
     def _resume(self, name: str) -> None:
         since_s = self._cut_s.pop(name, None)
         if since_s is not None:
             self.resumed.emit(name, time.monotonic() - since_s)
-
-    def _on_error(self, name: str, report: ErrorReport) -> None:
-        """A node that was started anew may have its model again in a while: ask it again."""
-        tries = self._tries.get(name, 0)
-        is_new_node = name in self._cut_s and error_class_for(report.code) is PlacementError
-        if is_new_node and tries < MAX_TRIES:
-            self._tries[name] = tries + 1
-            QTimer.singleShot(AGAIN_AFTER_MS, self, lambda: self._send_again(name))
-            return
-        self._fail(name, problem_of(report))
-
-    def _send_again(self, name: str) -> None:
-        answer = self._answers.get(name)
-        if answer is not None:
-            self._link.send(answer.request)
 
     def _fail(self, name: str, problem: Problem) -> None:
         self._end(name)
@@ -200,7 +182,6 @@ class Answering(QObject):
     def _end(self, name: str) -> None:
         self._answers.pop(name, None)
         self._cut_s.pop(name, None)
-        self._tries.pop(name, None)
         self.running_changed.emit(len(self._answers))
 
     # ---- pace ---------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ class Loading(QObject):
         super().__init__(parent)
         self._asked: Message | None = None
         self._is_recorded = False  # the pool knows the wish: it goes on without us
+        self.last_source: str | None = None  # what was asked for last; None: the embedded model
         self._link = NodeLink(data_dir, self)
         self._link.opened.connect(self._send)
         self._link.lost.connect(self._on_lost)
@@ -65,6 +66,7 @@ class Loading(QObject):
             context_tokens: Of one chat; None leaves it to the model.
             max_sequences: Answers at the same time.
         """
+        self.last_source = source
         self._ask(
             LoadModel(source=source, context_tokens=context_tokens, max_sequences=max_sequences)
         )
