@@ -31,4 +31,7 @@ class PageEntry:
         return found
 
 
-PAGES: tuple[PageEntry, ...] = (PageEntry("chat", "app.chat.page:ChatPage"),)
+PAGES: tuple[PageEntry, ...] = (
+    PageEntry("chat", "app.chat.page:ChatPage"),
+    PageEntry("pool", "app.pool.page:PoolPage"),
+)

@@ -11,17 +11,20 @@ from typing import Literal
 
 Detail = Literal["full", "brief", "mark"]  # all figures; name and layers; a letter
 
-LEAST_SLOTS = 5  # a flower of fewer petals is none; the empty ones are drawn as outlines
+LEAST_SHARES = 5  # a petal of a small pool is not larger than if there were so many
 _SNUG = 0.87  # of the room a petal has between its neighbours
 _TOP = -math.pi / 2
+_BUDS = {0: 6, 1: 5, 2: 2, 3: 1}  # in each gap between petals: room for more PCs
+_BUD = 0.21  # radius, where the ring's is 1
+_BUD_OUT = 1.5  # heart radii from the middle to a bud's
 # In line heights of the small text.
 _FULL = (8.6, 5.6)  # width and height of the text room a petal with all figures needs
 _BRIEF = (4.4, 2.0)
 _LARGEST_PETAL = 8.2  # radius
 _MARGIN = 0.8
-_CELL = (13.0, 3.6)  # of one PC outside
+_CELL = (15.0, 4.6)  # of one PC outside
 _GAP = 0.7
-_WIDE = 1.45  # from this ratio on those outside stand beside the ring
+_WIDE, _WIDE_FOR_TWO = 1.45, 2.4  # from this ratio on those outside stand beside the ring
 _OUTSIDE_SHARE = 0.4  # of the room those outside may take
 
 
@@ -91,7 +94,7 @@ class RingLayout:
         heart_radius: Of it.
         ring_radius: On which the petals' middles and the light's way lie.
         petals: In the order of the chain, clockwise from the top.
-        ghosts: Places where more PCs would stand.
+        buds: Small empty petals where more PCs would stand.
         outside: One box for each PC outside that has room, in their order.
         hidden_outside: How many of them have none; the last box tells so.
         detail: How much text a petal has room for.
@@ -101,15 +104,10 @@ class RingLayout:
     heart_radius: float
     ring_radius: float
     petals: tuple[Petal, ...]
-    ghosts: tuple[Petal, ...]
+    buds: tuple[Petal, ...]
     outside: tuple[Box, ...]
     hidden_outside: int
     detail: Detail
-
-    @property
-    def num_slots(self) -> int:
-        """Places on the ring, empty ones too."""
-        return len(self.petals) + len(self.ghosts)
 
     @property
     def petal_half_angle(self) -> float:
@@ -140,12 +138,21 @@ def lay_out(
         num_outside: PCs outside it, 0 or more.
         line: Height of a line of the small text; what must be read is as large as it says.
     """
-    ring_room, outside, hidden = _rooms(width, height, num_outside, line)
-    slots = max(LEAST_SLOTS, num_petals)
-    reach = _SNUG * math.sin(math.pi / slots)  # a petal's radius where the ring's is 1
-    angles = [_TOP + 2 * math.pi * number / slots for number in range(slots)]
-    left, right = _extent([math.cos(angle) for angle in angles], reach)
-    top, bottom = _extent([math.sin(angle) for angle in angles], reach)
+    wide = _WIDE_FOR_TWO if num_petals == 2 else _WIDE
+    ring_room, outside, hidden = _rooms(width, height, num_outside, line, wide)
+    reach = _SNUG * math.sin(math.pi / max(LEAST_SHARES, num_petals))
+    heart_reach = min(0.8 * (1 - reach), 0.42)
+    petal_angles, bud_angles = _angles(num_petals)
+    bud_out = _BUD_OUT * heart_reach
+    circles = [
+        *((math.cos(angle), math.sin(angle), reach) for angle in petal_angles),
+        *((bud_out * math.cos(a), bud_out * math.sin(a), _BUD) for a in bud_angles),
+        (0.0, 0.0, heart_reach),
+        # The light's way, where it leaves the petals.
+        *((math.cos(angle), math.sin(angle), 0.05) for angle in _way(num_petals)),
+    ]
+    left, right = min(x - r for x, _, r in circles), max(x + r for x, _, r in circles)
+    top, bottom = min(y - r for _, y, r in circles), max(y + r for _, y, r in circles)
     scale = min(
         max(1.0, ring_room.width) / (right - left),
         max(1.0, ring_room.height) / (bottom - top),
@@ -156,16 +163,17 @@ def lay_out(
         middle.x - scale * (left + right) / 2,
         middle.y - scale * (top + bottom) / 2,
     )
-    places = tuple(_petal(heart, scale, reach * scale, angle) for angle in angles)
+    petals = tuple(_petal(heart, scale, reach * scale, angle) for angle in petal_angles)
+    buds = tuple(_petal(heart, bud_out * scale, _BUD * scale, angle) for angle in bud_angles)
     return RingLayout(
         heart=heart,
-        heart_radius=min(0.8 * (scale - reach * scale), 0.42 * scale, 7.0 * line),
+        heart_radius=min(heart_reach * scale, 7.0 * line),
         ring_radius=scale,
-        petals=places[:num_petals],
-        ghosts=places[num_petals:],
+        petals=petals,
+        buds=buds,
         outside=outside,
         hidden_outside=hidden,
-        detail=_detail(places[0].text, line),
+        detail=_detail(petals[0].text, line) if petals else "full",
     )
 
 
@@ -177,9 +185,10 @@ def arc_between(layout: RingLayout, sender: int, receiver: int) -> Arc:
         sender: Number of the petal where it begins.
         receiver: Number of the one where it ends; with one petal only, once round.
     """
-    steps = (receiver - sender) % layout.num_slots or layout.num_slots
+    count = len(layout.petals)
+    steps = (receiver - sender) % count or count
     hidden = layout.petal_half_angle
-    sweep = 2 * math.pi * steps / layout.num_slots - 2 * hidden
+    sweep = 2 * math.pi * steps / count - 2 * hidden
     return Arc(layout.petals[sender].angle + hidden, max(0.0, sweep))
 
 
@@ -197,15 +206,17 @@ def on_ring(layout: RingLayout, angle: float, outward: float = 0.0) -> Point:
     )
 
 
-def label_place(layout: RingLayout, arc: Arc) -> Point:
-    """Return the middle of a link's label: in the notch outside the ring.
+def label_place(layout: RingLayout, arc: Arc, width: float) -> Point:
+    """Return the middle of a link's label: on the link where it is long, or else outside of it.
 
     Args:
         layout: Whose ring.
         arc: Of the link.
+        width: Of the label.
     """
     radius = layout.petals[0].radius if layout.petals else 0.0
-    return on_ring(layout, arc.start + arc.sweep / 2, 0.58 * radius)
+    is_long = arc.sweep * layout.ring_radius > 1.5 * width
+    return on_ring(layout, arc.start + arc.sweep / 2, 0.0 if is_long else 0.55 * radius)
 
 
 def petal_at(layout: RingLayout, place: Point) -> int | None:
@@ -223,7 +234,7 @@ def petal_at(layout: RingLayout, place: Point) -> int | None:
 
 
 def _rooms(
-    width: float, height: float, num_outside: int, line: float
+    width: float, height: float, num_outside: int, line: float, wide: float
 ) -> tuple[Box, tuple[Box, ...], int]:
     """Return the room of the ring, a box for each PC outside, and how many have none."""
     margin = _MARGIN * line
@@ -233,7 +244,7 @@ def _rooms(
     cell_width = min(_CELL[0] * line, room.width)
     cell_height = _CELL[1] * line
     gap = _GAP * line
-    if room.width > _WIDE * room.height:
+    if room.width > wide * room.height:
         rows = max(1, int((room.height + gap) // (cell_height + gap)))
         shown = min(num_outside, rows)
         taken = shown * (cell_height + gap) - gap
@@ -266,8 +277,28 @@ def _rooms(
     return ring, tuple(boxes), num_outside - shown
 
 
-def _extent(middles: list[float], reach: float) -> tuple[float, float]:
-    return min(middles) - reach, max(middles) + reach
+def _angles(num_petals: int) -> tuple[list[float], list[float]]:
+    """Return the angles of the petals, and of the buds in the gaps between them."""
+    # Two stand side by side: windows are wider than high.
+    first = math.pi if num_petals == 2 else _TOP
+    count = max(1, num_petals)
+    buds = _BUDS.get(num_petals, 0)
+    share = 2 * math.pi / count
+    petals = [first + share * number for number in range(num_petals)]
+    starts = petals or [first]
+    gaps = buds + 1 if petals else buds
+    begin = 1 if petals else 0
+    return petals, [
+        start + share * number / gaps for start in starts for number in range(begin, gaps)
+    ]
+
+
+def _way(num_petals: int) -> list[float]:
+    """Return angles between the petals that the light passes; none for a PC alone."""
+    if num_petals < 2:
+        return []
+    petals, _ = _angles(num_petals)
+    return [angle + math.pi / num_petals for angle in petals]
 
 
 def _petal(heart: Point, ring_radius: float, radius: float, angle: float) -> Petal:

@@ -4,7 +4,6 @@ from itertools import combinations
 import pytest
 
 from app.pool.geometry import (
-    LEAST_SLOTS,
     Point,
     arc_between,
     label_place,
@@ -19,7 +18,7 @@ COUNTS = range(1, 17)
 
 
 def circles(layout):
-    return [(petal.center, petal.radius) for petal in (*layout.petals, *layout.ghosts)]
+    return [(petal.center, petal.radius) for petal in layout.petals]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -35,7 +34,8 @@ def test_petals_stand_inside_and_touch_neither_each_other_nor_the_heart(size, co
         assert center.y + radius <= size[1] + 0.01
         to_heart = math.hypot(center.x - layout.heart.x, center.y - layout.heart.y)
         assert to_heart > radius + layout.heart_radius
-    for (one, r1), (other, r2) in combinations(circles(layout), 2):
+    buds = [(bud.center, bud.radius) for bud in layout.buds]
+    for (one, r1), (other, r2) in combinations([*circles(layout), *buds], 2):
         assert math.hypot(one.x - other.x, one.y - other.y) > r1 + r2
 
 
@@ -78,10 +78,17 @@ def test_the_first_petal_is_at_the_top_and_the_others_follow_clockwise():
     assert layout.petals[5].center.x < layout.heart.x
 
 
-def test_a_flower_has_five_petals_at_least_the_missing_ones_as_ghosts():
-    assert len(lay_out(600, 600, 2, 0, LINE).ghosts) == LEAST_SLOTS - 2
-    assert lay_out(600, 600, 9, 0, LINE).ghosts == ()
-    assert lay_out(600, 600, 0, 0, LINE).petals == ()
+@pytest.mark.parametrize(("count", "buds"), [(0, 6), (1, 5), (2, 4), (3, 3), (4, 0), (5, 0)])
+def test_small_pools_show_room_for_more_between_their_petals(count, buds):
+    assert len(lay_out(600, 600, count, 0, LINE).buds) == buds
+
+
+def test_buds_stand_clear_of_the_lights_way():
+    layout = lay_out(900, 600, 2, 0, LINE)
+
+    for bud in layout.buds:
+        out = math.hypot(bud.center.x - layout.heart.x, bud.center.y - layout.heart.y)
+        assert out + bud.radius < layout.ring_radius
 
 
 def test_more_room_shows_more():
@@ -115,10 +122,11 @@ def test_what_is_seen_of_a_link_begins_and_ends_at_the_petals_edges(count):
         assert math.hypot(stop.x - b.center.x, stop.y - b.center.y) == pytest.approx(b.radius)
 
 
-def test_labels_of_neighbours_stand_outside_both_petals():
-    layout = lay_out(900, 700, 5, 0, LINE)
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_labels_stand_outside_of_all_petals(count):
+    layout = lay_out(900, 700, count, 0, LINE)
 
-    place = label_place(layout, arc_between(layout, 1, 2))
+    place = label_place(layout, arc_between(layout, 0, 1), 60)
 
     for petal in layout.petals:
         assert math.hypot(place.x - petal.center.x, place.y - petal.center.y) > petal.radius
@@ -126,7 +134,6 @@ def test_labels_of_neighbours_stand_outside_both_petals():
 
 def test_the_petal_under_the_pointer_is_found_and_nothing_beside_it():
     layout = lay_out(600, 600, 4, 0, LINE)
-
     assert [petal_at(layout, petal.center) for petal in layout.petals] == [0, 1, 2, 3]
     assert petal_at(layout, layout.heart) is None
     assert petal_at(layout, Point(0, 0)) is None
