@@ -34,4 +34,5 @@ class PageEntry:
 PAGES: tuple[PageEntry, ...] = (
     PageEntry("chat", "app.chat.page:ChatPage"),
     PageEntry("pool", "app.pool.page:PoolPage"),
+    PageEntry("models", "app.models.page:ModelsPage"),
 )

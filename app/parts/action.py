@@ -49,7 +49,8 @@ class Action(QPushButton):
             text: Its word; ``&`` is shown as it is.
             hint: One sentence; empty for none.
         """
-        self.setText(text.replace("&", "&&"))
+        gap = "\u2002" if self._icon else ""  # Qt leaves next to none after an icon
+        self.setText(gap + text.replace("&", "&&"))
         self.setToolTip(hint)
         self.setAccessibleName(text)
 

@@ -106,7 +106,7 @@ class PcDetails(Card):
         self._told = [(name, value) for name, value in self._rows(pc, ring) if value]
         self._fill()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802 - Qt's name
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Close with Esc."""
         if event.key() == Qt.Key.Key_Escape:
             self._put_away()

@@ -39,11 +39,11 @@ class Legend(QWidget):
         look.changed.connect(self.updateGeometry)
         wording.changed.connect(self.update)
 
-    def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+    def sizeHint(self) -> QSize:
         """Return the height of a line."""
         return QSize(self._look.px(200), round(QFontMetricsF(self._look.font("small")).height()))
 
-    def paintEvent(self, _event: QPaintEvent) -> None:  # noqa: N802 - Qt's name
+    def paintEvent(self, _event: QPaintEvent) -> None:
         """Paint as many as there is room for."""
         look = self._look
         painter = QPainter(self)

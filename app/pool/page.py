@@ -149,7 +149,7 @@ class PoolPage(Page):
         if self.isVisible():
             self._show()
 
-    def showEvent(self, event: object) -> None:  # noqa: N802 - Qt's name
+    def showEvent(self, event: object) -> None:
         """Show what came meanwhile."""
         super().showEvent(event)  # type: ignore[arg-type]
         self._show()

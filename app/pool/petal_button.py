@@ -84,10 +84,10 @@ class PetalButton(QAbstractButton):
 
     # ---- Qt ----------------------------------------------------------------------------------
 
-    def paintEvent(self, _event: QPaintEvent) -> None:  # noqa: N802 - Qt's name
+    def paintEvent(self, _event: QPaintEvent) -> None:
         """Leave it to the picture: petals reach beyond their round part."""
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802 - Qt's name
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Open the details with Enter, and go on with the arrows."""
         key = Qt.Key(event.key())
         if key in {Qt.Key.Key_Return, Qt.Key.Key_Enter}:
@@ -97,22 +97,22 @@ class PetalButton(QAbstractButton):
         else:
             super().keyPressEvent(event)
 
-    def enterEvent(self, event: QEnterEvent) -> None:  # noqa: N802 - Qt's name
+    def enterEvent(self, event: QEnterEvent) -> None:
         """Have the petal painted raised."""
         super().enterEvent(event)
         self._repaint()
 
-    def leaveEvent(self, event: QEvent) -> None:  # noqa: N802 - Qt's name
+    def leaveEvent(self, event: QEvent) -> None:
         """Have it painted as before."""
         super().leaveEvent(event)
         self._repaint()
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802 - Qt's name
+    def focusInEvent(self, event: QFocusEvent) -> None:
         """Have the focus painted."""
         super().focusInEvent(event)
         self._repaint()
 
-    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802 - Qt's name
+    def focusOutEvent(self, event: QFocusEvent) -> None:
         """Have it painted without."""
         super().focusOutEvent(event)
         self._repaint()

@@ -135,18 +135,18 @@ class PoolPicture(QWidget):
         self._shown.chosen = node_id
         self.update()
 
-    def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+    def sizeHint(self) -> QSize:
         """Return the size at which all figures are readable."""
         return QSize(self._look.px(640), self._look.px(520))
 
     # ---- Qt ----------------------------------------------------------------------------------
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802 - Qt's name
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Arrange everything anew."""
         super().resizeEvent(event)
         self._arrange()
 
-    def paintEvent(self, _event: QPaintEvent) -> None:  # noqa: N802 - Qt's name
+    def paintEvent(self, _event: QPaintEvent) -> None:
         """Paint the flower."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

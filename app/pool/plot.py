@@ -98,15 +98,15 @@ class Plot(QWidget):
         """What was measured, by line."""
         return self._lines
 
-    def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+    def sizeHint(self) -> QSize:
         """Return a size at which it can be read."""
         return QSize(self._look.px(280), self._look.px(112))
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+    def minimumSizeHint(self) -> QSize:
         """Return the least size."""
         return QSize(self._look.px(160), self._look.px(112))
 
-    def paintEvent(self, _event: QPaintEvent) -> None:  # noqa: N802 - Qt's name
+    def paintEvent(self, _event: QPaintEvent) -> None:
         """Paint title, axis and lines."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

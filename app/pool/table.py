@@ -76,11 +76,11 @@ class PoolTableModel(QAbstractTableModel):
         """
         return self._ring.pcs[row].node_id
 
-    def rowCount(self, parent: Index = _ROOT) -> int:  # noqa: N802 - Qt's name
+    def rowCount(self, parent: Index = _ROOT) -> int:
         """Return how many PCs there are."""
         return 0 if parent.isValid() else len(self._ring.pcs)
 
-    def columnCount(self, parent: Index = _ROOT) -> int:  # noqa: N802 - Qt's name
+    def columnCount(self, parent: Index = _ROOT) -> int:
         """Return how many facts each has."""
         return 0 if parent.isValid() else len(_COLUMNS)
 
@@ -98,7 +98,7 @@ class PoolTableModel(QAbstractTableModel):
             return int(side | Qt.AlignmentFlag.AlignVCenter)
         return None
 
-    def headerData(  # noqa: N802 - Qt's name
+    def headerData(
         self,
         section: int,
         orientation: Qt.Orientation,

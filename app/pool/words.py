@@ -64,7 +64,7 @@ class PoolWords:
         """
         self._wording = wording
 
-    def text(self, name: str, **values: object) -> str:
+    def text(self, name: str, /, **values: object) -> str:
         """Return a sentence of the pool's own file.
 
         Args:
