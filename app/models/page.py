@@ -120,7 +120,6 @@ class ModelsPage(Page):
         self._load = LoadProgress(time.monotonic())
         self._problem = None
         self.notice.hide()
-        self.surroundings.preferences.choose(last_source=source)
         self.surroundings.loading.load(source)
         self._say()
 

@@ -62,12 +62,11 @@ def test_each_model_says_where_it_fits_or_by_how_much_not(page):
     assert "One more PC that can lend" in row(page, "llama-33-70b").sentence
 
 
-def test_the_embedded_model_is_loaded_with_one_click(page, shared, asked, qtbot):
+def test_the_embedded_model_is_loaded_with_one_click(page, asked, qtbot):
     qtbot.mouseClick(row(page, "smollm2-135m")._button, Qt.MouseButton.LeftButton)
 
     assert asked == [("load", None)]
     assert page.loading.isVisible()
-    assert shared.preferences.choices.last_source is None
 
 
 def test_other_models_lead_to_where_they_are(page, asked, monkeypatch):
