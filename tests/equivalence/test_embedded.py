@@ -9,12 +9,12 @@ import pytest
 
 from engine.models.tokenizer import load_tokenizer
 from engine.splitter.analysis import analyse
-from tests.equivalence.chain import Unsplit, load_chain
+from tests.equivalence.chain import LONG, Unsplit, load_chain
 
 pytestmark = pytest.mark.embedded
 
 NUM_LAYERS = 30
-NUM_TOKENS = 64
+KINDS = ("paged", "stateful")
 QUESTIONS = (
     "Why is the sky blue?",
     "Write a Python function that adds two numbers.",
@@ -22,6 +22,17 @@ QUESTIONS = (
     "1 2 3 4 5 6 7 8 9 10",
 )
 REWINDS = [0, 1, 2, 3, 4, 5, 6, 7]
+EVERY = list(range(1, NUM_LAYERS))
+# With these, several sequences and rewinds are tried as well.
+FOR_MANY_SEQUENCES = [[15], [6, 12, 18, 24], EVERY, *([[10, 20]] if LONG else [])]
+# Chains of six stages that have every boundary once between them, [6, 12, 18, 24] included.
+IN_MANY = [list(range(first, NUM_LAYERS, 6)) for first in range(1, 6)]
+IN_TWO = [[b] for b in (EVERY if LONG else (1, 29))]
+
+
+def num_tokens_of(cuts: list[int]) -> int:
+    """Enough to pass an edge between KV blocks; of two stages several."""
+    return 64 if LONG or len(cuts) == 1 else 24
 
 
 @pytest.fixture(scope="module")
@@ -34,32 +45,36 @@ def model(embedded):
         )
         for question in QUESTIONS
     ]
-    unsplit = Unsplit(embedded.xml)
-    expected = [unsplit.greedy(prompt, NUM_TOKENS) for prompt in prompts]
     analysis = analyse(ov.Core(), embedded.xml)
     assert analysis.num_layers == NUM_LAYERS
-    return analysis, prompts, expected
+    return analysis, prompts, Unsplit(embedded.xml)
 
 
-@pytest.mark.parametrize("boundary", range(1, NUM_LAYERS))
-def test_two_shards_give_the_unsplit_models_tokens(model, tmp_path, boundary):
-    analysis, prompts, expected = model
-    for kind in ("paged", "stateful"):  # of the same two shards on disk
-        chain = load_chain(analysis, tmp_path, [boundary], kind)
-        assert chain.greedy(prompts[:1], NUM_TOKENS) == expected[:1], kind
+def test_every_boundary_is_cut_and_not_only_together_with_all_others():
+    cuts = [*IN_TWO, *IN_MANY, *(c for c in FOR_MANY_SEQUENCES if c != EVERY)]
+    assert {boundary for chain in cuts for boundary in chain} == set(EVERY)
+
+
+@pytest.mark.xdist_group("embedded, one sequence")
+@pytest.mark.parametrize("cuts", [*IN_TWO, *IN_MANY], ids=str)
+def test_shards_give_the_unsplit_models_tokens(model, tmp_path, cuts):
+    analysis, prompts, unsplit = model
+    expected = [unsplit.greedy(prompts[0], num_tokens_of(cuts))]
+    for kind in KINDS:  # of the same shards on disk
+        chain = load_chain(analysis, tmp_path, cuts, kind)
+        assert chain.greedy(prompts[:1], num_tokens_of(cuts)) == expected, kind
     shutil.rmtree(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["paged", "stateful"])
-@pytest.mark.parametrize(
-    "cuts",
-    [[15], [10, 20], [6, 12, 18, 24], list(range(1, NUM_LAYERS))],
-    ids=["2 stages", "3 stages", "5 stages", "30 stages"],
-)
+@pytest.mark.xdist_group("embedded, four sequences")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cuts", FOR_MANY_SEQUENCES, ids=lambda c: f"{len(c) + 1} stages")
 def test_many_shards_four_sequences_and_rewinds_give_the_same_tokens(model, tmp_path, cuts, kind):
-    analysis, prompts, expected = model
+    analysis, prompts, unsplit = model
+    num_tokens = num_tokens_of(cuts)
+    expected = [unsplit.greedy(prompt, num_tokens) for prompt in prompts]
     chain = load_chain(analysis, tmp_path, cuts, kind)
-    assert chain.greedy(prompts[:1], NUM_TOKENS) == expected[:1]
-    assert chain.greedy(prompts, NUM_TOKENS) == expected
-    assert chain.greedy(prompts, NUM_TOKENS, REWINDS) == expected
+    assert chain.greedy(prompts[:1], num_tokens) == expected[:1]
+    assert chain.greedy(prompts, num_tokens) == expected
+    assert chain.greedy(prompts, num_tokens, REWINDS) == expected
     shutil.rmtree(tmp_path)
