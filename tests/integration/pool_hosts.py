@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from engine.splitter.manifest import decode_manifest
 from tests.integration.namespaces import eventually
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ class PoolNode:
         self._probe.stdin.flush()
         status = json.loads(self._probe.stdout.readline())
         return status or {"coordinator": None, "nodes": [], "notes": [], "deployment": None}
+
+    def has_shards(self, manifest_sha256: str) -> bool:
+        """Whether its store has every file of these shards."""
+        objects = self.folder / "store" / "objects"
+        try:
+            manifest = decode_manifest((objects / manifest_sha256).read_bytes())
+        except OSError:
+            return False
+        return all((objects / entry.sha256).is_file() for entry in manifest.files)
 
     def complaints(self) -> str:
         """What the node printed that nobody should have to read."""
@@ -215,6 +225,17 @@ class HostPool:
             return records[0] if is_so and same else None
 
         return eventually(looks, within_s, 0.2)
+
+    def copied(self, within_s: float = LOAD_S) -> dict[str, Any]:
+        """Wait until two nodes have every shard of what is ready; return the record."""
+        record = self.ready(within_s)
+
+        def looks() -> bool:
+            """Two nodes keep the model and have all shards."""
+            return sum(node.has_shards(record["manifest_sha256"]) for node in self.alive()) >= 2
+
+        eventually(looks, within_s, 0.2)
+        return record
 
     def close(self) -> None:
         for node in self.nodes:

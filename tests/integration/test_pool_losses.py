@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -14,7 +15,8 @@ from engine.pool.stage_memory import Workload
 from engine.preparation import describe_order
 from engine.splitter.process import describe_in_process
 from tests.integration.namespaces import eventually, local_network
-from tests.integration.pool_hosts import HostPool, start_pool
+from tests.integration.network_faults import pull_cable, put_cable_back
+from tests.integration.pool_hosts import HostPool, PoolNode, start_pool
 
 pytestmark = [pytest.mark.processes, pytest.mark.embedded]
 
@@ -77,7 +79,7 @@ def undisturbed(pool: HostPool) -> list[int]:
 @pytest.mark.parametrize("role", ["head", "middle", "last", "coordinator"])
 def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role, report_figure):
     coordinator = pool.agreed()
-    record = pool.ready()
+    record = pool.copied()
     assert len(record["stages"]) == 3
     chain = [pool.node(stage["node_id"]) for stage in record["stages"]]
     named = dict(zip(("head", "middle", "last"), chain, strict=True))
@@ -97,3 +99,32 @@ def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role,
     pool.agreed()
     pool.ready()
     assert all("Traceback" not in node.complaints() for node in pool.nodes)
+
+
+def test_k38_the_answer_goes_on_over_the_other_cable(pool: HostPool, undisturbed, report_figure):
+    pool.agreed()
+    record = pool.copied()
+    two_cables = pool.node(record["stages"][1]["node_id"])
+    asked = pool.others(two_cables)[0]
+    host = two_cables.host
+    host.plug_in("eth1", f"10.83.9.{host.number}")
+    try:
+        eventually(lambda: len(_ways(asked, two_cables)) == 2, 30, 0.3)
+        ids = {node["node_id"] for node in asked.status()["nodes"]}
+        question = pool.ask(asked, QUESTION, *OPTIONS)
+        eventually(lambda: question.has_tokens(KILLED_AFTER), 30)
+        pull_cable(host)
+        cut_s = time.monotonic()
+        assert question.finish() == undisturbed
+        report_figure("first cable cut, longest pause", question.longest_pause_s(cut_s), "s")
+        assert {node["node_id"] for node in asked.status()["nodes"]} == ids, "no new PC"
+    finally:
+        put_cable_back(host)
+        host.remove("eth1")
+    pool.agreed(40)
+    pool.ready()
+
+
+def _ways(by: PoolNode, other: PoolNode) -> list[str]:
+    seen = next(n for n in by.status()["nodes"] if n["node_id"] == other.node_id)
+    return seen["addresses"]
