@@ -25,6 +25,9 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         starts_node: Whether starting the window starts a node where none runs.
         rail_page: Shown last.
         last_source: What this PC last had the pool run; None for the embedded model.
+        has_motion: Whether anything may move, where the system allows it.
+        pc_name: As the other PCs are shown this one; empty for the system's name.
+        lend_bytes: Memory this PC lends at most; None for no limit.
     """
 
     language: Literal["system", "en", "zh"] = "system"
@@ -34,6 +37,9 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     starts_node: bool = True
     rail_page: str = "chat"
     last_source: str | None = None
+    has_motion: bool = True
+    pc_name: str = ""
+    lend_bytes: int | None = None
 
 
 class Preferences(QObject):

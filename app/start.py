@@ -60,12 +60,19 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
     loading = Loading(data_dir, parent)
     loading.last_source = choices.last_source
     loading.done.connect(lambda: preferences.choose(last_source=loading.last_source))
+    node = NodeProcess(data_dir, parent)
+
+    def use_choices() -> None:
+        node.start_with(preferences.choices.pc_name, preferences.choices.lend_bytes)
+
+    use_choices()
+    preferences.changed.connect(use_choices)
     return Surroundings(
         data_dir=data_dir,
         preferences=preferences,
         look=look,
         wording=Wording(WORDING, choices.language, parent),
-        node=NodeProcess(data_dir, parent),
+        node=node,
         status=StatusFeed(data_dir, parent),
         answering=Answering(data_dir, parent),
         loading=loading,

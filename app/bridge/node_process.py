@@ -52,6 +52,7 @@ class NodeProcess(QObject):
         self._data_dir = data_dir
         self._state = NodeState.ABSENT
         self._starts = False
+        self._options: tuple[str, ...] = ()
         self._pid: int | None = None
         self._link = NodeLink(data_dir, self)
         self._link.state_changed.connect(self._on_link)
@@ -78,11 +79,23 @@ class NodeProcess(QObject):
         self._starts = starts
         self._link.open()
 
+    def start_with(self, pc_name: str, lend_bytes: int | None) -> None:
+        """Start nodes from now on with what the person chose; one that runs is left as it is.
+
+        Args:
+            pc_name: As the other PCs are shown this one; empty for the system's name.
+            lend_bytes: Memory it lends at most; None for no limit.
+        """
+        name = (f"--name={pc_name}",) if pc_name else ()
+        limit = () if lend_bytes is None else (f"--memory={lend_bytes}",)
+        self._options = (*name, *limit)
+
     def start(self) -> None:
         """Start a node if none runs; it outlives the window."""
         if read_reach(self._data_dir) is not None or self._patience.isActive():
             return
         program = [sys.executable, "-m", "engine.cli.entry", "node", "--data", str(self._data_dir)]
+        program += self._options
         process = QProcess()
         process.setProgram(program[0])
         process.setArguments(program[1:])

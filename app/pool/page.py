@@ -72,8 +72,7 @@ class PoolPage(Page):
         self.surroundings.status.watch(_WATCHER)
         style = self.style()
         moves = style.styleHint(style.StyleHint.SH_Widget_Animation_Duration, None, self) > 0
-        wanted = getattr(self.surroundings.preferences.choices, "has_motion", True)
-        self.picture.animate(wanted=moves and wanted)
+        self.picture.animate(wanted=moves and self.surroundings.preferences.choices.has_motion)
 
     def hidden(self) -> None:
         """Follow it no longer."""
