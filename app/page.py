@@ -40,3 +40,6 @@ class Page(QWidget):
 
     def hidden(self) -> None:
         """Be told that they no longer do."""
+
+    def closing(self) -> None:
+        """Be told that the program ends: what must not be lost is put on disk now."""

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from app.bridge.answering import Answering
 from app.bridge.loading import Loading
 from app.bridge.node_process import NodeProcess
 from app.bridge.status_feed import StatusFeed
+from app.look.dress import Dress
 from app.look.look import Look
 from app.places import ICONS, WORDING, app_folder
 from app.preferences import Preferences
+from app.single_instance import SingleInstance
 from app.surroundings import Navigation, Surroundings
+from app.tray.tray import Tray
 from app.window import Window
+from app.wording.qt_words import QtWords
 from app.wording.wording import Wording
 from engine.config import data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from PySide6.QtCore import QObject
+PYTHON_TURN_MS = 200  # Python sees a signal only when it has a turn
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the window until it is closed for good.
+    """Show the window until the program is ended.
 
     Args:
         arguments: Of the command line.
@@ -38,12 +47,32 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="daisy", description="The window of Daisy.")
     parser.add_argument("--data", type=Path, metavar="DIR", default=data_folder())
+    parser.add_argument("--hidden", action="store_true", help="begin in the tray")
     given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    prepare()
     application = QApplication(sys.argv[:1])
-    surroundings = build_surroundings(given.data.absolute(), application)
-    window = Window(surroundings)
-    window.show()
-    return application.exec()
+    application.setApplicationName("Daisy")
+    application.setDesktopFileName("daisy")
+    application.setQuitOnLastWindowClosed(False)
+    instance = SingleInstance(app_folder(given.data.absolute()), application)
+    if not instance.claim():
+        return 0
+    program = Program(application, given.data.absolute())
+    instance.raise_asked.connect(program.window.bring)
+    program.begin(is_hidden=given.hidden)
+    status = application.exec()
+    instance.release()
+    return status
+
+
+def prepare() -> None:
+    """Say what Qt must know before there is an application."""
+    rounding = Qt.HighDpiScaleFactorRoundingPolicy.PassThrough
+    QGuiApplication.setHighDpiScaleFactorRoundingPolicy(rounding)
+    # Qt's wheels have no plugin for fcitx; its daemon answers to ibus as well.
+    if "fcitx" in os.environ.get("XMODIFIERS", "") and not os.environ.get("QT_IM_MODULE"):
+        os.environ["QT_IM_MODULE"] = "ibus"
 
 
 def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
@@ -57,24 +86,87 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
     choices = preferences.choices
     look = Look(ICONS, parent)
     look.choose(choices.theme, choices.scale_percent / 100)
+    wording = Wording(WORDING, choices.language, parent)
     loading = Loading(data_dir, parent)
     loading.last_source = choices.last_source
     loading.done.connect(lambda: preferences.choose(last_source=loading.last_source))
-    node = NodeProcess(data_dir, parent)
-
-    def use_choices() -> None:
-        node.start_with(preferences.choices.pc_name, preferences.choices.lend_bytes)
-
-    use_choices()
-    preferences.changed.connect(use_choices)
+    preferences.changed.connect(lambda: _follow(preferences, look, wording))
     return Surroundings(
         data_dir=data_dir,
         preferences=preferences,
         look=look,
-        wording=Wording(WORDING, choices.language, parent),
-        node=node,
+        wording=wording,
+        node=NodeProcess(data_dir, parent),
         status=StatusFeed(data_dir, parent),
         answering=Answering(data_dir, parent),
         loading=loading,
         navigation=Navigation(parent),
     )
+
+
+def _follow(preferences: Preferences, look: Look, wording: Wording) -> None:
+    choices = preferences.choices
+    look.choose(choices.theme, choices.scale_percent / 100)
+    wording.choose(choices.language)
+
+
+class Program(QObject):
+    """Window, tray and bridge, from the first moment to the last.
+
+    Attributes:
+        about: What pages share.
+        window: The window.
+        tray: The icon in the tray.
+    """
+
+    def __init__(self, application: QApplication, data_dir: Path) -> None:
+        """Make everything; nothing is shown and nothing connected before ``begin``.
+
+        Args:
+            application: Qt's.
+            data_dir: Daisy's data folder.
+        """
+        super().__init__(application)
+        self._application = application
+        self.about = build_surroundings(data_dir, self)
+        self._dress = Dress(application, self.about.look)
+        self._qt_words = QtWords(application, self.about.wording)
+        self.window = Window(self.about)
+        self.tray = Tray(self.about, self)
+        self.window.quit_asked.connect(self.quit)
+        self.tray.quit_wanted.connect(self.quit)
+        self.tray.opened.connect(self.window.bring)
+        self.tray.appeared.connect(lambda: self._on_tray(has_tray=True))
+        self.tray.absent.connect(lambda: self._on_tray(has_tray=False))
+        self._turns = QTimer(self)
+        self._turns.timeout.connect(lambda: None)
+
+    def begin(self, *, is_hidden: bool) -> None:
+        """Show what is to be shown, and connect.
+
+        Args:
+            is_hidden: Begin in the tray, if there is one.
+        """
+        self._quit_on_signals()
+        self.about.node.watch(starts=self.about.preferences.choices.starts_node)
+        self.about.answering.open()
+        self.tray.begin()
+        if not is_hidden:
+            self.window.show()
+
+    def quit(self) -> None:
+        """End the program, and the node if it was started by a window."""
+        self.window.hide()
+        self.window.close_pages()
+        self.about.node.stop()
+        self._application.quit()
+
+    def _on_tray(self, *, has_tray: bool) -> None:
+        self.window.has_tray = has_tray
+        if not has_tray and self.window.isHidden():
+            self.window.show()  # never without a way back
+
+    def _quit_on_signals(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._application.quit())
+        self._turns.start(PYTHON_TURN_MS)

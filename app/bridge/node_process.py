@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import psutil
 from PySide6.QtCore import QObject, QProcess, QTimer, Signal
 
 from app.bridge.node_link import LinkState, NodeLink
@@ -102,10 +104,31 @@ class NodeProcess(QObject):
         process.setStandardInputFile(QProcess.nullDevice())
         process.setStandardOutputFile(QProcess.nullDevice())
         process.setStandardErrorFile(str(self._log_file()))
-        has_begun, _ = process.startDetached()
+        has_begun, pid = process.startDetached()
         if has_begun:
             self._patience.start(START_WITHIN_MS)
+            with contextlib.suppress(OSError):
+                self._own_file().write_text(str(pid), encoding="ascii")
         self._set_state(NodeState.STARTING if has_begun else NodeState.FAILED)
+
+    def stop(self) -> None:
+        """Stop following the node, and end it if a window of ours started it; returns at once.
+
+        A node somebody started by hand goes on.
+        """
+        self._starts = False
+        self._link.close()
+        self._patience.stop()
+        reach = read_reach(self._data_dir)
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            own_pid = int(self._own_file().read_text(encoding="ascii"))
+            if reach is not None and reach.pid == own_pid:
+                psutil.Process(own_pid).terminate()
+            self._own_file().unlink()
+
+    def _own_file(self) -> Path:
+        """Return where the process id of a node a window started is kept."""
+        return self._log_file().with_name("node.pid")
 
     def _log_file(self) -> Path:
         """Return where a node that can't start says why; the last one only."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KEEP_DELETED_S = 30 * 24 * 3600.0
 EXCERPT_CHARACTERS = 80
 MAX_FOUND = 500  # chats of a list
+# Columns, in the order they are written and read; put into statements below, never what comes in.
 _CHAT = "chat_id, title, is_titled, system_prompt, sampling, leaf_id, created_s, changed_s"
 _MESSAGE = "message_id, chat_id, parent_id, role, text, state, created_s, figures, token_ids"
 _MARKS = 9
@@ -134,7 +135,7 @@ class ChatDatabase:
             )
             values = (_folded(words.strip()),)
         rows = self._connection.execute(
-            f"SELECT {_CHAT} FROM chats WHERE deleted_s IS NULL {where} "  # noqa: S608 - ours
+            f"SELECT {_CHAT} FROM chats WHERE deleted_s IS NULL {where} "  # noqa: S608
             f"ORDER BY changed_s DESC LIMIT {MAX_FOUND}",
             values,
         ).fetchall()
@@ -164,7 +165,7 @@ class ChatDatabase:
     def _put_chat(self, chat: Chat) -> None:
         settings = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
         self._connection.execute(
-            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?) "  # noqa: S608 - ours
+            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?) "  # noqa: S608
             f"ON CONFLICT (chat_id) DO UPDATE SET {settings}",
             (
                 chat.chat_id,
@@ -177,6 +178,18 @@ class ChatDatabase:
                 chat.changed_s,
             ),
         )
+
+    def rename_chat(self, chat_id: str, title: str) -> None:
+        """Give a chat the title a person chose.
+
+        Args:
+            chat_id: Of it.
+            title: Not empty.
+        """
+        with self._change():
+            self._connection.execute(
+                "UPDATE chats SET title = ?, is_titled = 1 WHERE chat_id = ?", (title, chat_id)
+            )
 
     def delete_chat(self, chat_id: str, now_s: float) -> None:
         """Take a chat from the list; it can be brought back for 30 days.
@@ -208,7 +221,7 @@ class ChatDatabase:
             chat_id: Of it.
         """
         row = self._connection.execute(
-            f"SELECT {_CHAT} FROM chats WHERE chat_id = ?",  # noqa: S608 - ours
+            f"SELECT {_CHAT} FROM chats WHERE chat_id = ?",  # noqa: S608
             (chat_id,),
         ).fetchone()
         if row is None:
@@ -233,8 +246,7 @@ class ChatDatabase:
         with self._change():
             self._put_chat(chat)
             self._connection.execute(
-                f"INSERT INTO messages ({_MESSAGE}) "  # noqa: S608 - ours
-                f"VALUES ({','.join('?' * _MARKS)})",
+                f"INSERT INTO messages ({_MESSAGE}) VALUES ({','.join('?' * _MARKS)})",  # noqa: S608
                 (
                     message.message_id,
                     message.chat_id,

@@ -54,7 +54,11 @@ def estimated_tokens(text: str) -> int:
 
 
 class Measure:
-    """How this chat's model counts, learned from what it said of earlier prompts."""
+    """How this chat's model counts, learned from what it said of earlier prompts.
+
+    Attributes:
+        factor: By which it counts more tokens than we guess.
+    """
 
     def __init__(self, path: Sequence[Message], system_prompt: str) -> None:
         """Learn from the newest answer that was counted.
@@ -63,12 +67,12 @@ class Measure:
             path: The branch.
             system_prompt: Sent before it.
         """
-        self._factor = 1.0
+        self.factor = 1.0
         for place in range(len(path) - 1, -1, -1):
             figures = path[place].figures
             if figures.prompt_tokens and not figures.num_left_out:
                 guess = _raw(path[:place], system_prompt)
-                self._factor = figures.prompt_tokens / max(guess, 1)
+                self.factor = figures.prompt_tokens / max(guess, 1)
                 break
 
     def tokens(self, path: Sequence[Message], system_prompt: str) -> int:
@@ -78,7 +82,7 @@ class Measure:
             path: The messages in it.
             system_prompt: Before them; empty for none.
         """
-        return round(_raw(path, system_prompt) * self._factor)
+        return round(_raw(path, system_prompt) * self.factor)
 
     def correct(self, path: Sequence[Message], system_prompt: str, prompt_tokens: int) -> None:
         """Learn how many a prompt really has.
@@ -88,7 +92,7 @@ class Measure:
             system_prompt: Before them.
             prompt_tokens: As the head counted.
         """
-        self._factor = prompt_tokens / max(_raw(path, system_prompt), 1)
+        self.factor = prompt_tokens / max(_raw(path, system_prompt), 1)
 
 
 def _raw(path: Sequence[Message], system_prompt: str) -> int:

@@ -51,6 +51,17 @@ class MessageTree:
         self._put(message)
         self.leaf_id = message.message_id
 
+    def take_back(self, message_id: str, leaf_id: str | None) -> None:
+        """Forget a message that was added last.
+
+        Args:
+            message_id: Of it; nothing stands behind it.
+            leaf_id: The end of the branch that was shown before.
+        """
+        message = self._messages.pop(message_id)
+        self._children[message.parent_id].remove(message_id)
+        self.leaf_id = leaf_id
+
     def replace(self, message: Message) -> None:
         """Put another state of a message in its place.
 

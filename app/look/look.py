@@ -41,6 +41,7 @@ class Look(QObject):
         self._choice: ThemeChoice = "system"
         self._scale = 1.0
         self._drawings: dict[str, bytes] = {}
+        self._made: dict[tuple[str, str], QIcon] = {}  # in the colours of now
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_system_changed)
 
     @property
@@ -65,6 +66,7 @@ class Look(QObject):
         scale = min(max(scale, MIN_SCALE), MAX_SCALE)
         if (theme, scale) != (self._choice, self._scale):
             self._choice, self._scale = theme, scale
+            self._made.clear()
             self.changed.emit()
 
     def px(self, num: float) -> int:
@@ -114,7 +116,10 @@ class Look(QObject):
             name: Of its file, without the ending.
             colour: Name of a token.
         """
-        icon = QIcon()
+        known = self._made.get((name, colour))
+        if known is not None:
+            return known
+        icon = self._made[name, colour] = QIcon()
         for side in (16, 20, 24, 32, 48, 64, 96):
             icon.addPixmap(self.pixmap(name, side, colour))
         return icon
@@ -143,6 +148,7 @@ class Look(QObject):
 
     def _on_system_changed(self) -> None:
         if self._choice == "system":
+            self._made.clear()
             self.changed.emit()
 
 

@@ -48,13 +48,13 @@ class _CodeEdit(QPlainTextEdit):
         self.document().setDefaultTextOption(option)
         self.document().setDocumentMargin(look.space(2))
 
-    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802 - Qt's name
+    def wheelEvent(self, event: QWheelEvent) -> None:
         if abs(event.angleDelta().x()) > abs(event.angleDelta().y()):
             super().wheelEvent(event)
         else:
             event.ignore()  # the chat scrolls
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802 - Qt's name
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         event.ignore()
 
     def needed_height(self) -> int:
@@ -167,7 +167,7 @@ class CodeView(Fitted):
         self._num_passes += 1
         if self._code.is_whole and len(self._drawn) > WINDOW_CHARACTERS:
             if is_short_enough(self._drawn):
-                self._slices.add(self._colouring(0, self._num_passes))
+                self._slices.add(self, self._colouring(0, self._num_passes))
             return
         begin = window_of(self._drawn, WINDOW_CHARACTERS)
         for _ in self._colouring(begin, self._num_passes):

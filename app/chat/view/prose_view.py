@@ -42,25 +42,25 @@ class _Browser(QTextBrowser):
         self.document().setIndentWidth(look.space(6))
         self.document().setUndoRedoEnabled(False)
 
-    def loadResource(self, _kind: int, _name: QUrl | str) -> None:  # noqa: N802 - Qt's name
+    def loadResource(self, _kind: int, _name: QUrl | str) -> None:
         """Load nothing, whatever is asked for."""
 
-    def createMimeDataFromSelection(self) -> QMimeData:  # noqa: N802 - Qt's name
+    def createMimeDataFromSelection(self) -> QMimeData:
         data = QMimeData()
         data.setText(without_unseen(self.textCursor().selection().toPlainText()))
         return data
 
-    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802 - Qt's name
+    def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()  # the chat scrolls, not the paragraph
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802 - Qt's name
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         menu = QMenu(self)
         copy = menu.addAction(self._wording.text("chat.copy"), self.copy)
         copy.setEnabled(self.textCursor().hasSelection())
         menu.addAction(self._wording.text("chat.select_all"), self.selectAll)
         menu.exec(event.globalPos())
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802 - Qt's name
+    def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         block = self.document().begin()
         layout = self.document().documentLayout()

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import shiboken6
 from PySide6.QtCore import QObject, QTimer
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Slices(QObject):
             parent: Owns it.
         """
         super().__init__(parent)
-        self._work: deque[Iterator[object]] = deque()
+        self._work: deque[tuple[QObject, Iterator[object]]] = deque()
         self._timer = QTimer(self)
         self._timer.setInterval(0)
         self._timer.timeout.connect(self._go_on)
@@ -37,13 +38,14 @@ class Slices(QObject):
         """Whether everything is done."""
         return not self._work
 
-    def add(self, work: Iterator[object]) -> None:
+    def add(self, owner: QObject, work: Iterator[object]) -> None:
         """Have something done.
 
         Args:
+            owner: What it is done to; nothing more is done once Qt has deleted that.
             work: Does a little, at most a few milliseconds' worth, each time it is asked for more.
         """
-        self._work.append(work)
+        self._work.append((owner, work))
         self._timer.start()
 
     def drop(self) -> None:
@@ -54,11 +56,12 @@ class Slices(QObject):
     def _go_on(self) -> None:
         until_s = time.perf_counter() + WORK_FOR_S
         while self._work and time.perf_counter() < until_s:
-            work = self._work[0]
-            try:
-                next(work)
-            except StopIteration:
-                if self._work and self._work[0] is work:
-                    self._work.popleft()
+            owner, work = self._work[0]
+            if not shiboken6.isValid(owner) or next(work, self) is self:
+                self._remove(work)
         if not self._work:
             self._timer.stop()
+
+    def _remove(self, work: Iterator[object]) -> None:
+        if self._work and self._work[0][1] is work:  # else it was dropped while it was done
+            self._work.popleft()

@@ -1,0 +1,1 @@
+"""What stands around a conversation: the list of chats, its head, its settings, notices."""
