@@ -35,4 +35,5 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("chat", "app.chat.page:ChatPage"),
     PageEntry("pool", "app.pool.page:PoolPage"),
     PageEntry("models", "app.models.page:ModelsPage"),
+    PageEntry("settings", "app.settings.page:SettingsPage"),
 )

@@ -91,12 +91,17 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
     loading.last_source = choices.last_source
     loading.done.connect(lambda: preferences.choose(last_source=loading.last_source))
     preferences.changed.connect(lambda: _follow(preferences, look, wording))
+    node = NodeProcess(data_dir, parent)
+    node.start_with(choices.pc_name, choices.lend_bytes)
+    preferences.changed.connect(
+        lambda: node.start_with(preferences.choices.pc_name, preferences.choices.lend_bytes)
+    )
     return Surroundings(
         data_dir=data_dir,
         preferences=preferences,
         look=look,
         wording=wording,
-        node=NodeProcess(data_dir, parent),
+        node=node,
         status=StatusFeed(data_dir, parent),
         answering=Answering(data_dir, parent),
         loading=loading,
