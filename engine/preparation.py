@@ -67,7 +67,7 @@ async def open_source(
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         cancelled.set()
-        await asyncio.wait([thread])
+        await asyncio.gather(thread, return_exceptions=True)  # that it stopped is no news
         raise
 
 

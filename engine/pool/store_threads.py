@@ -90,5 +90,5 @@ class StoreThreads:
         except asyncio.CancelledError:
             stopped.set()
             if not job.cancel():
-                await asyncio.wait([result])
+                await asyncio.gather(result, return_exceptions=True)  # that it stopped is no news
             raise

@@ -1,13 +1,22 @@
 """Opening what a person named, for a command and a node: typed errors, and no OpenVINO here."""
 
 import asyncio
+import gc
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from engine.errors import ModelError, ModelFileError, ModelNotFoundError
+from engine import preparation
+from engine.errors import (
+    ModelError,
+    ModelFileError,
+    ModelNotFoundError,
+    RequestCancelledError,
+)
+from engine.pool.store_threads import StoreThreads
 from engine.preparation import describe_order, holds_shards, open_source, split_order
 
 
@@ -64,3 +73,52 @@ def test_a_divided_model_is_told_from_a_whole_one(tmp_path):
     assert asyncio.run(holds_shards(str(tmp_path)))
     assert not asyncio.run(holds_shards(str(tmp_path / "deeper")))
     assert not asyncio.run(holds_shards(str(tmp_path / ("x" * 300))))
+
+
+@pytest.fixture
+def complaints():
+    """What a loop says of failures that nobody took."""
+    return []
+
+
+async def cancel_once(begun, work, complaints):
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    task = asyncio.create_task(work)
+    await asyncio.to_thread(begun.wait, 10.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()  # a future complains when it is forgotten
+    await asyncio.sleep(0)
+
+
+def test_a_conversion_that_is_stopped_leaves_no_failure_behind(tmp_path, monkeypatch, complaints):
+    begun = threading.Event()
+
+    def long_conversion(_path, _data_dir, _report, is_cancelled):
+        begun.set()
+        while not is_cancelled():
+            pass
+        raise RequestCancelledError("The work was stopped.")
+
+    monkeypatch.setattr(preparation, "open_model", long_conversion)
+    asyncio.run(cancel_once(begun, open_source("model.gguf", tmp_path), complaints))
+    assert complaints == []
+
+
+def test_work_of_the_store_that_is_stopped_leaves_no_failure_behind(complaints):
+    begun = threading.Event()
+
+    def work(check):
+        begun.set()
+        while True:
+            check()
+
+    async def scenario():
+        async with StoreThreads() as threads:
+            await cancel_once(begun, threads.call_stoppable(work), complaints)
+
+    asyncio.run(scenario())
+    assert complaints == []
