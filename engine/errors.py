@@ -205,16 +205,19 @@ class InsufficientMemoryError(PlacementError):
 
     code = "insufficient_memory"
 
-    def __init__(self, required_bytes: int, available_bytes: int) -> None:
+    def __init__(self, required_bytes: int, available_bytes: int, largest_part: str = "") -> None:
         """Name both numbers.
 
         Args:
             required_bytes: What the model needs.
             available_bytes: What may be used.
+            largest_part: Of the need, where that explains it: ``1.0 GiB of it for the context``.
         """
+        explained = f" ({largest_part})" if largest_part else ""
         super().__init__(
-            f"The model needs {required_bytes} bytes and {available_bytes} may be used: "
-            f"{required_bytes - available_bytes} too few."
+            f"The model needs {in_binary_units(required_bytes)}{explained}, and "
+            f"{in_binary_units(available_bytes)} may be used: "
+            f"{in_binary_units(required_bytes - available_bytes)} too few."
         )
         self.required_bytes = required_bytes
         self.available_bytes = available_bytes
@@ -418,6 +421,18 @@ class PipelineBrokenError(RequestError):
     """
 
     code = "pipeline_broken"
+
+
+def in_binary_units(num_bytes: int) -> str:
+    """Return bytes as people read memory: ``1.48 GiB``, ``205 MiB``, ``900 bytes``.
+
+    Args:
+        num_bytes: 0 or more.
+    """
+    for unit, size, digits in (("GiB", 1 << 30, 2), ("MiB", 1 << 20, 0)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.{digits}f} {unit}"
+    return f"{num_bytes} bytes"
 
 
 def _subclasses(cls: type[DaisyError]) -> list[type[DaisyError]]:

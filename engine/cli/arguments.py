@@ -10,6 +10,7 @@ import engine
 from engine.config import (
     DEFAULT_MAX_SEQUENCES,
     DEFAULT_MAX_TOKENS,
+    MAX_DEFAULT_CONTEXT_TOKENS,
     data_folder,
 )
 from engine.errors import UsageError
@@ -31,6 +32,12 @@ _ANSWERED_BY = (
     "The pool answers, where a node of Daisy runs on this PC. Options that say which model is to "
     "answer or how (--model, --stages, --cuts, --kind, --exact, --context, --threads, --port) make "
     "a chain on this PC alone instead, as does a PC without a node."
+)
+
+
+_CONTEXT = (
+    "tokens a chat may have, answer included; what the model takes where left out, "
+    f"{MAX_DEFAULT_CONTEXT_TOKENS} at most"
 )
 
 
@@ -93,7 +100,7 @@ def _add_load(commands: argparse._SubParsersAction[_Parser]) -> None:
     load.add_argument(
         "model", nargs="?", metavar="MODEL", help="a folder or a GGUF; the embedded one if left out"
     )
-    load.add_argument("--context", type=int, metavar="N", help="tokens a chat may have")
+    load.add_argument("--context", type=int, metavar="N", help=_CONTEXT)
     load.add_argument(
         "--users",
         type=int,
@@ -152,7 +159,7 @@ def _add_how(command: argparse.ArgumentParser) -> None:
 
 def _add_chain(command: argparse.ArgumentParser) -> None:
     _add_how(command)
-    command.add_argument("--context", type=int, metavar="N", help="tokens a chat may have")
+    command.add_argument("--context", type=int, metavar="N", help=_CONTEXT)
     command.add_argument("--threads", type=int, metavar="N", help="of each stage")
     command.add_argument("--port", type=int, default=0, metavar="N", help="of the first node")
 

@@ -29,10 +29,12 @@ def plan_lines(plan: Sequence[PlanLine]) -> list[str]:
     Args:
         plan: As the coordinator made it.
     """
+    # Nobody stands by where nobody has layers: each of them is needed.
+    has_stages = any(line.role == "stage" for line in plan)
     rows = [
         (
             printable(line.name) or short(line.node_id),
-            line.role,
+            line.role if has_stages or line.role != "standby" else "ready",
             NONE if line.layers is None else str(line.layers),
             memory(line.usable_bytes),
             memory(line.needed_bytes) if line.needed_bytes else NONE,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 GIB = 1024**3
 
+_STANDBY = "It is not needed now; it can take over."
+_WAITING = "It can take layers as soon as the whole model has a place."  # nobody has any yet
+
 Basis = Literal["memory", "time"]
 Role = Literal["stage", "standby", "left out"]
 
@@ -164,6 +167,15 @@ def in_gib(num_bytes: int) -> str:
     return f"{num_bytes / GIB:.1f} GiB"
 
 
+def gib_option(num_bytes: int) -> str:
+    """Return at least so many bytes as ``daisy node --memory`` takes them: ``0.7GiB``.
+
+    Args:
+        num_bytes: 0 or more.
+    """
+    return f"{-(-num_bytes * 10 // GIB) / 10:.1f}GiB"
+
+
 def plan_rows(
     nodes: Iterable[NodeFacts], stages: tuple[PlannedStage, ...], smallest_bytes: int
 ) -> tuple[PlanRow, ...]:
@@ -213,7 +225,7 @@ def _row(node: NodeFacts, stages: tuple[PlannedStage, ...], smallest_bytes: int)
         role: Role = "stage"
         reason, remedy = "It has room for these layers.", ""
     elif exclusion is None:
-        role, reason, remedy = "standby", "It is not needed now; it can take over.", ""
+        role, reason, remedy = "standby", _STANDBY if stages else _WAITING, ""
     else:
         role, reason, remedy = "left out", exclusion.reason, exclusion.remedy
     return PlanRow(

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.errors import InsufficientMemoryError
+from engine.domain import LayerRange
+from engine.errors import InsufficientMemoryError, in_binary_units
 from engine.pool.chain_search import can_hold
-from engine.pool.plan import GIB, in_gib
+from engine.pool.plan import GIB, gib_option, in_gib
 from engine.pool.private_chain import home_shares, middle_sizes
-from engine.pool.stage_memory import capacity_for, stage_sizes, usable_for
+from engine.pool.stage_memory import (
+    HEADROOM_DIVISOR,
+    capacity_for,
+    stage_memory,
+    stage_sizes,
+    usable_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,21 +46,42 @@ def shortage(question: PlacementQuestion) -> InsufficientMemoryError:
     if required <= available:
         # Enough in all, but not where a layer, the embedding or the head would have to be.
         required = available + (extra or usable_for(max(question.sizes.layers)))
-    error = InsufficientMemoryError(required, available)
+    error = InsufficientMemoryError(required, available, _kv_part(question, required))
     ways = list(_ways_out(question, extra))
     if ways:
         error.advice = f"Any one of these is enough: {'; '.join(ways)}."
     return error
 
 
+def _kv_part(question: PlacementQuestion, required: int) -> str:
+    """Return what of the need is for the context, where that is most of it; else nothing."""
+    workload = question.workload
+    kv_bytes = stage_memory(
+        question.model, workload, LayerRange(0, question.model.num_layers)
+    ).kv_bytes
+    with_headroom = kv_bytes + kv_bytes // HEADROOM_DIVISOR
+    if 2 * with_headroom < required:
+        return ""
+    users = _users(workload.max_sequences)
+    return (
+        f"{in_binary_units(with_headroom)} of it for a context of {workload.context_tokens} "
+        f"tokens for {users}"
+    )
+
+
+def _users(number: int) -> str:
+    return f"{number} {'user' if number == 1 else 'users'} at once"
+
+
 def _ways_out(question: PlacementQuestion, extra: int | None) -> Iterator[str]:
     model, workload = question.model, question.workload
     context = _longest(question, "context_tokens", CONTEXT_STEP_TOKENS)
     if context:
-        yield f"a context of {context} tokens"
+        yield f"a context of {context} tokens (--context {context})"
     users = _longest(question, "max_sequences", 1)
     if users:
-        yield f"{users} {'user' if users == 1 else 'users'} at once"
+        yield f"{_users(users)} (--users {users})"
+    yield from _higher_limit(question)
     if extra is not None:
         yield f"another PC that can give {in_gib(extra)}"
     for node in question.nodes:
@@ -64,6 +92,53 @@ def _ways_out(question: PlacementQuestion, extra: int | None) -> Iterator[str]:
         if smaller and _holds(question, stage_sizes(smaller, workload), question.allowed):
             yield f"the same model with {bits}-bit weights"
             return
+
+
+def _higher_limit(question: PlacementQuestion) -> Iterator[str]:
+    """Find the smallest raise of one PC's limit that is enough, or else that of all of them.
+
+    Yields:
+        It in words, once; nothing where no limit stands in the way.
+    """
+    limited = [n for n in question.nodes if not n.exclusions and _unlimited(n) != n]
+    raises = [
+        (raised - (node.cap_bytes or 0), raised, node)
+        for node in limited
+        if (raised := _enough_limit(question, node))
+    ]
+    if raises:
+        _, raised, node = min(raises, key=lambda r: (r[0], r[2].name))
+        option = f"daisy node --memory {gib_option(raised)}"
+        yield f"a limit of {in_gib(raised)} on {node.name} ({option})"
+    elif limited and _holds(
+        question, question.sizes, _in_place_of(question, *map(_unlimited, limited))
+    ):
+        names = ", ".join(node.name for node in limited)
+        yield f"higher limits on {names} (daisy node --memory)"
+
+
+def _enough_limit(question: PlacementQuestion, node: NodeFacts) -> int | None:
+    """Return the limit of one PC, in tenths of a GiB, with which there is a place; None if none."""
+    highest = _unlimited(node).usable_bytes // _TENTH_GIB
+
+    def is_enough(tenths: int) -> bool:
+        raised = msgspec.structs.replace(node, cap_bytes=tenths * _TENTH_GIB)
+        return _holds(question, question.sizes, _in_place_of(question, raised))
+
+    counts = range(1, highest + 1)
+    found = bisect_left(counts, x=True, key=is_enough)
+    return counts[found] * _TENTH_GIB if found < len(counts) else None
+
+
+def _unlimited(node: NodeFacts) -> NodeFacts:
+    """Return a PC without its owner's limit; itself where the limit takes nothing away."""
+    free = msgspec.structs.replace(node, cap_bytes=None)
+    return free if free.usable_bytes > node.usable_bytes else node
+
+
+def _in_place_of(question: PlacementQuestion, *changed: NodeFacts) -> tuple[NodeFacts, ...]:
+    ids = {node.node_id for node in changed}
+    return (*(n for n in question.allowed if n.node_id not in ids), *changed)
 
 
 def _longest(question: PlacementQuestion, field: str, step: int) -> int:

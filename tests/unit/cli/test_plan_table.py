@@ -28,6 +28,17 @@ def test_a_pc_without_a_name_has_its_id():
     assert plan_lines((replace(PLAN[0], name=""),))[1].startswith("aaaaaa ")
 
 
+def test_where_nobody_has_layers_nobody_stands_by():
+    """All would be needed: 'standby' would contradict that there is no place."""
+    waiting = (replace(PLAN[0], role="standby", layers=None, needed_bytes=0), PLAN[2])
+    assert [line.split("  ")[1].strip() for line in plan_lines(waiting)[1:]] == [
+        "ready",
+        "left out",
+    ]
+    behind = (PLAN[0], replace(PLAN[1], role="standby", layers=None, needed_bytes=0))
+    assert "standby" in plan_lines(behind)[2]
+
+
 def test_no_plan_is_no_table():
     assert plan_lines(()) == []
 

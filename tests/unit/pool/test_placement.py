@@ -1,17 +1,23 @@
 """Plans a person can check by hand: who gets which layers, and what is said of those who don't."""
 
 import math
+import re
 from itertools import permutations
 
 import msgspec
 import pytest
 
 from engine.domain import LayerRange
-from engine.errors import InsufficientMemoryError, PlacementError, UsageError
+from engine.errors import (
+    InsufficientMemoryError,
+    PlacementError,
+    UsageError,
+    in_binary_units,
+)
 from engine.pool.chain_choice import Wishes
 from engine.pool.chain_search import can_hold, order_of_many
 from engine.pool.placement import plan_placement, replan
-from engine.pool.plan import Exclusion, in_gib
+from engine.pool.plan import Exclusion, in_gib, plan_rows
 from engine.pool.stage_memory import (
     LAYER_PROCESS_BYTES,
     PROCESS_BYTES,
@@ -457,6 +463,8 @@ def test_what_is_said_to_be_enough_is_enough_and_less_is_not():
     words = told.value.advice.split("; ")
     context = int(words[0].removeprefix("Any one of these is enough: a context of ").split()[0])
     users = int(words[1].split()[0])
+    assert words[0].endswith(f"(--context {context})")
+    assert words[1].endswith(f"(--users {users})")
     gib = float(words[2].split("can give ")[1].split()[0])
 
     def fits(pcs=tuple(nodes), **changes):
@@ -474,13 +482,69 @@ def test_what_is_said_to_be_enough_is_enough_and_less_is_not():
     assert not fits((*nodes, node("b", int((gib - 0.16) * GIB))))
 
 
+def test_the_sentence_speaks_of_memory_as_people_do_and_says_what_takes_most_of_it():
+    """GiB and MiB, never bare bytes; a small model that needs much is a riddle otherwise."""
+    small = model(2, 10 * MIB, MIB, MIB)
+    workload = Workload(context_tokens=100_000, max_sequences=4, kv_precision="f32")
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(small, workload, [node("a", 300 * MIB)])
+    error = told.value
+    sizes = (error.required_bytes, error.required_bytes - error.available_bytes)
+    needed, missing = (in_binary_units(size) for size in sizes)
+    assert error.what.startswith(f"The model needs {needed} (")
+    assert "of it for a context of 100000 tokens for 4 users at once)" in error.what
+    assert error.what.endswith(f", and 300 MiB may be used: {missing} too few.")
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(MODEL, SHORT, [node("a", 300 * MIB)])
+    assert "context" not in told.value.what  # there the weights are
+
+
+def test_a_lone_pc_whose_limit_is_too_low_is_told_the_limit_that_is_enough():
+    """Although it can hold no stage now; the option is named, and taken at its word."""
+    low = node("a", cap_bytes=100 * MIB)
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(MODEL, SHORT, [low])
+    limit = float(re.search(r"daisy node --memory ([0-9.]+)GiB", told.value.advice)[1])
+    assert f"a limit of {limit} GiB on A (" in told.value.advice
+    enough, less = (
+        node("a", cap_bytes=int(round(gib, 1) * GIB) + 1) for gib in (limit, limit - 0.1)
+    )
+    assert chain(plan_placement(MODEL, SHORT, [enough])) == [("a", 0, 4)]
+    with pytest.raises(InsufficientMemoryError):
+        plan_placement(MODEL, SHORT, [less])
+
+
+def test_limits_that_only_together_stand_in_the_way_are_named_together():
+    """No single one is enough: layers of 900 MiB, and each PC can have one."""
+    nodes = [node(n, 2500 * MIB, cap_bytes=200 * MIB) for n in "ab"]
+    two = model(2, 900 * MIB, MIB, MIB)
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(two, SHORT, nodes)
+    assert "higher limits on A, B (daisy node --memory)" in told.value.advice
+
+
+def test_a_limit_that_takes_nothing_away_is_not_blamed():
+    """The PC has no more than that."""
+    with pytest.raises(InsufficientMemoryError) as told:
+        plan_placement(MODEL, SHORT, [node("a", 300 * MIB, cap_bytes=GIB)])
+    assert "--memory" not in told.value.advice
+
+
+def test_without_a_place_nobody_is_said_not_to_be_needed():
+    """All of them are; that they stand by would contradict the error."""
+    rows = plan_rows([node("a"), node("b", MIB)], (), usable_for(LAYER))
+    assert [r.reason for r in rows if r.role == "standby"] == [
+        "It can take layers as soon as the whole model has a place."
+    ]
+
+
 def test_one_user_is_one_user():
     """The singular, where only one fits."""
     small = model(1, 10 * MIB, MIB, MIB)
     workload = Workload(context_tokens=100_000, max_sequences=2, kv_precision="f32")
     with pytest.raises(InsufficientMemoryError) as told:
         plan_placement(small, workload, [node_holding("a", 160 * MIB)])
-    assert "1 user at once" in told.value.advice
+    assert "1 user at once (--users 1)" in told.value.advice
 
 
 def test_enough_in_all_but_not_where_it_is():
