@@ -21,7 +21,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 LOOK_EVERY_S = 0.03
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 LOST_AFTER_TOKENS = 20
 ROLES = ("head", "middle", "last", "coordinator")
-LOSSES = ("cut off", "stopped")
+LOSSES = ("killed", "cut off", "stopped")
 
 
 class AnswerDivergedError(Exception):
@@ -141,7 +141,7 @@ def measure_membership(rounds: int, figures: Figures) -> None:
             _start_all(pool, figures)
             _lose_coordinator(pool, figures)
             _leave_and_join(pool, figures)
-            for how in LOSSES:
+            for how in LOSSES[1:]:
                 _lose_for_a_while(pool, how, figures)
 
 
@@ -191,7 +191,7 @@ def _join(pool: HostPool, node: PoolNode, figures: Figures) -> None:
 def _lose_coordinator(pool: HostPool, figures: Figures) -> None:
     doomed = pool.node(pool.agreed(WITHIN_S))
     others = pool.others(doomed)
-    began_s = doomed.kill()
+    began_s = _lose(doomed, "killed")
     figures.add("noticed by all: killed", when(lambda: none_sees(others, doomed)) - began_s)
     elected_s = when(lambda: common_coordinator(others))
     figures.add("next coordinator, from kill -9", elected_s - began_s)
@@ -210,8 +210,7 @@ def _lose_for_a_while(pool: HostPool, how: str, figures: Figures) -> None:
     coordinator = pool.agreed(WITHIN_S)
     lost = next(n for n in pool.nodes if n.node_id != coordinator)
     others = [n for n in pool.nodes if n is not lost]
-    began_s = time.monotonic()
-    _lose(lost, how)
+    began_s = _lose(lost, how)
     figures.add(f"noticed by all: {how}", when(lambda: none_sees(others, lost)) - began_s)
     back_s = time.monotonic()
     _bring_back(lost, how)
@@ -219,30 +218,41 @@ def _lose_for_a_while(pool: HostPool, how: str, figures: Figures) -> None:
     figures.add(f"back with all, after it was {how}", since(back_s))
 
 
-def _lose(node: PoolNode, how: str) -> None:
+def _lose(node: PoolNode, how: str) -> float:
+    """Lose a PC; return when."""
+    if how == "killed":
+        return node.kill()
+    began_s = time.monotonic()
     if how == "cut off":  # nothing it sends leaves it, and nothing says so
         node.host.ip("rule", "add", "pref", "1", "blackhole")
-        return
-    for process in node.processes():
-        process.send_signal(signal.SIGSTOP)
+    else:
+        _signal(node, signal.SIGSTOP)
+    return began_s
 
 
 def _bring_back(node: PoolNode, how: str) -> None:
-    if how == "cut off":
+    if how == "killed":
+        node.start()
+    elif how == "cut off":
         node.host.ip("rule", "del", "pref", "1")
-        return
+    else:
+        _signal(node, signal.SIGCONT)
+
+
+def _signal(node: PoolNode, number: signal.Signals) -> None:
     for process in node.processes():
-        process.send_signal(signal.SIGCONT)
+        process.send_signal(number)
 
 
 # ---- going on ----------------------------------------------------------------------------------
 
 
-def measure_recovery(rounds: int, data: Path, figures: Figures) -> None:
+def measure_recovery(rounds: int, how: str, data: Path, figures: Figures) -> None:
     """Lose a PC in the middle of an answer, each role in turn; the answer must be the same.
 
     Args:
         rounds: In each every role is lost once.
+        how: One of ``LOSSES``.
         data: Daisy's data folder, with the embedded model or room for it.
         figures: Takes what was seen.
 
@@ -260,15 +270,21 @@ def measure_recovery(rounds: int, data: Path, figures: Figures) -> None:
             words = ("--context", CONTEXT, "--users", 1, "--exact")
             pool.load(pool.nodes[0], embedded.folder, *words)
             figures.add("ready, from the first daisy load", since(began_s))
-            undisturbed = pool.ask(pool.nodes[1], QUESTION, *OPTIONS).finish()
+            undisturbed = pool.ask(pool.nodes[1], QUESTION, *OPTIONS).finish(WITHIN_S)
             for number, role in product(range(rounds), ROLES):
-                print(f"round {number + 1} of {rounds}: the {role} is lost", flush=True)
-                _lose_in_an_answer(pool, role, undisturbed, figures)
+                print(f"round {number + 1} of {rounds}: the {role} is {how}", flush=True)
+                _lose_in_an_answer(pool, role, how, undisturbed, figures)
+        except BaseException:
+            for node in pool.nodes:
+                print(f"{node.name} said: {node.complaints()[-2000:]}", file=sys.stderr)
+            raise
         finally:
             pool.close()
 
 
-def _lose_in_an_answer(pool: HostPool, role: str, undisturbed: list[int], figures: Figures) -> None:
+def _lose_in_an_answer(
+    pool: HostPool, role: str, how: str, undisturbed: list[int], figures: Figures
+) -> None:
     coordinator = pool.node(pool.agreed(WITHIN_S))
     record = pool.ready()
     chain = [pool.node(stage["node_id"]) for stage in record["stages"]]
@@ -277,33 +293,41 @@ def _lose_in_an_answer(pool: HostPool, role: str, undisturbed: list[int], figure
     asked = pool.others(doomed)[0]
     question = pool.ask(asked, QUESTION, *OPTIONS)
     eventually(lambda: question.has_tokens(LOST_AFTER_TOKENS), WITHIN_S, LOOK_EVERY_S)
-    killed_s = doomed.kill()
+    if coordinator.status()["deployment"]["epoch"] != record["epoch"]:  # a better one was made
+        question.finish(WITHIN_S)
+        _lose_in_an_answer(pool, role, how, undisturbed, figures)
+        return
+    lost_s = _lose(doomed, how)
     watched = coordinator if doomed is not coordinator else pool.others(doomed)[-1]
     is_hit = doomed in chain
     if is_hit:
-        where = "the coordinator too" if doomed is coordinator else "another than the coordinator"
-        _watch_record(watched, doomed, record["epoch"], killed_s, where, figures)
-    if question.finish() != undisturbed:
-        raise AnswerDivergedError(f"The answer changed when the {role} was lost.")
-    pause_s = question.longest_pause_s(killed_s)
+        who = "with the coordinator" if doomed is coordinator else "not the coordinator"
+        _watch_record(watched, doomed, record["epoch"], lost_s, who, figures)
+    if question.finish(WITHIN_S) != undisturbed:
+        raise AnswerDivergedError(f"The answer changed when the {role} was {how}.")
+    pause_s = question.longest_pause_s(lost_s)
     name = role if is_hit == (role != "coordinator") else f"{role}, in the chain"
-    figures.add(f"resumed, longest time without a token: {name} lost", pause_s)
-    doomed.start()
+    figures.add(f"longest time without a token: {name} {how}", pause_s)
+    _bring_back(doomed, how)
     pool.agreed(WITHIN_S)
     pool.ready()
 
 
 def _watch_record(
-    watched: PoolNode, doomed: PoolNode, epoch: int, killed_s: float, where: str, figures: Figures
+    watched: PoolNode, doomed: PoolNode, epoch: int, lost_s: float, who: str, figures: Figures
 ) -> None:
     """Note when the loss is known, when the new placement is ordered, and when it is ready."""
     moments: dict[str, float] = {}
+    looks = [lost_s]
 
     def is_ready() -> bool:
         """The pool has placed the model again."""
         status = watched.status()
         record, now = status["deployment"], time.monotonic()
-        is_new = record is not None and record["epoch"] != epoch
+        looks.append(now)
+        if record is None:  # the node was too busy to answer
+            return False
+        is_new = record["epoch"] != epoch
         if is_new or record["phase"] != "ready" or state_of(status, doomed) != "online":
             moments.setdefault("known", now)
         if is_new and record["phase"] in {"loading", "warming", "ready"}:
@@ -311,9 +335,10 @@ def _watch_record(
         return bool(is_new and record["phase"] == "ready")
 
     ready_s = when(is_ready)
-    figures.add(f"known, from the loss of {where}", moments["known"] - killed_s)
-    figures.add(f"placed anew, from then, {where} lost", moments["ordered"] - moments["known"])
-    figures.add(f"ready again, from then, {where} lost", ready_s - moments["ordered"])
+    figures.add("between two looks", statistics.median(b - a for a, b in pairwise(looks)))
+    figures.add(f"known, from the loss ({who})", moments["known"] - lost_s)
+    figures.add(f"placement ordered, from then ({who})", moments["ordered"] - moments["known"])
+    figures.add(f"ready again, from then ({who})", ready_s - moments["ordered"])
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -323,6 +348,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["membership", "recovery"])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--how", choices=LOSSES, default="killed", help="a PC is lost, of recovery")
     parser.add_argument("--data", type=Path, default=data_folder(), help="with the embedded model")
     parser.add_argument("--max-load", type=float, default=MAX_LOAD)
     parser.add_argument("--force", action="store_true", help="measure on a busy machine")
@@ -340,7 +366,7 @@ def main() -> int:
             if given.what == "membership":
                 measure_membership(given.rounds, figures)
             else:
-                measure_recovery(given.rounds, given.data, figures)
+                measure_recovery(given.rounds, given.how, given.data, figures)
     except MachineBusyError as error:
         print(error, file=sys.stderr)
         return 1
