@@ -33,7 +33,6 @@ class Desk(QObject):
     Attributes:
         opened: Another chat is open, or the same one anew.
         path_changed: The branch that is shown is another one.
-        chat_changed: Title, system prompt or sampling are others.
         refused: Carries a message's text that was not sent, and the ``Problem``.
 
     Thread: the main one.
@@ -41,7 +40,6 @@ class Desk(QObject):
 
     opened = Signal()
     path_changed = Signal()
-    chat_changed = Signal()
     refused = Signal(str, object)
 
     def __init__(
@@ -100,7 +98,6 @@ class Desk(QObject):
     def _on_renamed(self, chat_id: str, title: str) -> None:
         if chat_id == self.chat.chat_id:
             self.chat = replace(self.chat, title=title, is_titled=True)
-            self.chat_changed.emit()
 
     def _on_deleted(self, chat_id: str) -> None:
         live = self._turns.live_in(chat_id)
@@ -127,13 +124,10 @@ class Desk(QObject):
         self._put(replace(self.chat, sampling=sampling))
 
     def _put(self, chat: Chat) -> None:
-        is_open = chat.chat_id == self.chat.chat_id
-        if is_open:
-            if chat == self.chat:
-                return
-            self.chat = chat
-            self.chat_changed.emit()
-        if not (is_open and self._is_new):
+        if chat == self.chat:
+            return
+        self.chat = chat
+        if not self._is_new:
             self._store.do(lambda database: database.put_chat(chat))
 
     # ---- messages -----------------------------------------------------------------------------
@@ -264,8 +258,6 @@ class Desk(QObject):
         chat, tree = self.chat, self.tree
         tree.add(message)
         self._is_new = False
-        if before.title != title:
-            self.chat_changed.emit()
         self.path_changed.emit()
 
         def kept(_: None) -> None:

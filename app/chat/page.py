@@ -121,7 +121,6 @@ class ChatPage(Page):
         self.talk.refused.connect(self._notices.say_refused)
         desk.opened.connect(self._on_opened)
         desk.path_changed.connect(self._show_stack)
-        desk.chat_changed.connect(lambda: self.settings.show_chat(desk.chat))
         about.status.changed.connect(self._on_status)
         about.status.silent.connect(self._on_status)
         about.answering.pace_changed.connect(self.head.show_pace)

@@ -121,11 +121,9 @@ class Talk(QObject):
 
     def _mark_going_on(self) -> None:
         for view in self._view.views:
-            if isinstance(view, AnswerView) and not view.is_live:
-                can = self._desk.can_go_on(view.message)
-                if can != view.can_go_on:
-                    view.can_go_on = can
-                    view.retell()
+            message = self._desk.tree.get(view.message_id)
+            if isinstance(view, AnswerView) and message is not None:
+                view.allow_going_on(can=self._desk.can_go_on(message))
 
     def _on_refused(self, text: str, problem: Problem) -> None:
         if self._composer.editor.document().isEmpty():

@@ -77,6 +77,7 @@ class Turns(QObject):
         answering.finished.connect(self._on_finished)
         answering.failed.connect(self._on_failed)
         loading.failed.connect(self._on_load_failed)
+        status.changed.connect(self._on_status)
         self._saving = QTimer(self)
         self._saving.setInterval(SAVE_EVERY_MS)
         self._saving.timeout.connect(self.save)
@@ -167,18 +168,26 @@ class Turns(QObject):
         turn = self._turn_of(request_id)
         if turn is None:
             return
-        facts = self.facts
         turn.phase = "reading"
-        turn.note(
-            prompt_tokens=message.prompt_tokens,
-            seed=message.seed,
-            model=facts.model,
-            model_sha256=facts.model_sha256,
-            context_tokens=facts.context_tokens,
-            pcs=facts.chain,
-        )
+        turn.note(prompt_tokens=message.prompt_tokens, seed=message.seed)
+        self._note_facts(turn)
         self.changed.emit(turn.message_id)
         self._keep(turn, "growing")
+
+    def _note_facts(self, turn: LiveTurn) -> None:
+        """Note who answers, once that is known: a pool's state may come after an answer began."""
+        facts, figures = self.facts, turn.answer.figures
+        if figures.seed is not None and not figures.model_sha256 and facts.model_sha256:
+            turn.note(
+                model=facts.model,
+                model_sha256=facts.model_sha256,
+                context_tokens=facts.context_tokens,
+                pcs=facts.chain,
+            )
+
+    def _on_status(self) -> None:
+        for turn in self._turns.values():
+            self._note_facts(turn)
 
     def _on_text(self, request_id: str, text: str, token_ids: tuple[int, ...]) -> None:
         turn = self._turn_of(request_id)
@@ -253,6 +262,7 @@ class Turns(QObject):
         self._end(turn, "failed")
 
     def _end(self, turn: LiveTurn, state: State) -> None:
+        self._note_facts(turn)
         self._save(turn)
         turn.answer = replace(turn.answer, state=state)
         self._keep(turn, state)

@@ -119,10 +119,12 @@ class ChatSettings(QFrame):
             chat: Which.
         """
         self._soon.stop()
+        self._fill(chat.system_prompt, chat.sampling)
+
+    def _fill(self, system_prompt: str, sampling: Sampling) -> None:
         self._is_filling = True
-        if self.prompt.toPlainText() != chat.system_prompt:
-            self.prompt.setPlainText(chat.system_prompt)
-        sampling = self._sampling = chat.sampling
+        self._sampling = sampling
+        self.prompt.setPlainText(system_prompt)
         self.temperature.setValue(sampling.temperature)
         self.top_p.setValue(sampling.top_p)
         self.max_tokens.setValue(sampling.max_tokens or 0)
@@ -156,9 +158,9 @@ class ChatSettings(QFrame):
         self.sampling_changed.emit(self._sampling)
 
     def _on_reset(self) -> None:
-        self.prompt.setPlainText("")
+        self._soon.stop()
+        self._fill("", Sampling())
         self._tell_prompt()
-        self._sampling = Sampling()
         self.sampling_changed.emit(self._sampling)
 
     def retell(self) -> None:

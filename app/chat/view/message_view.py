@@ -311,6 +311,16 @@ class AnswerView(MessageView):
         self._progress.say("")
         self.retell()
 
+    def allow_going_on(self, *, can: bool) -> None:
+        """Say whether it can go on where it was cut off.
+
+        Args:
+            can: Whether it can.
+        """
+        if can != self.can_go_on:
+            self.can_go_on = can
+            self.retell()
+
     def tell_progress(self, message: Message, sentence: str) -> None:
         """Say how far it is.
 

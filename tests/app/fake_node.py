@@ -1,0 +1,280 @@
+"""A node that does as a script says: a process of its own, speaking the control port's frames.
+
+    python -m tests.app.fake_node DATA_DIR SCRIPT.json
+
+It writes ``reach.json`` as a node does, and every request it gets as a line into ``asked.jsonl``.
+An answer's token ids are the numbers of its pieces, so that one that goes on can be told to.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+import engine
+from engine.errors import ContextTooLongError, PlacementError
+from engine.messages.codec import decode, encode_control
+from engine.messages.control import (
+    PROTOCOL_VERSION,
+    SHARD_FORMAT,
+    Accepted,
+    AnswerInterrupted,
+    AnswerResumed,
+    AskPoolStatus,
+    Cancel,
+    ErrorReport,
+    Finished,
+    Generate,
+    Hello,
+    PoolStatusReport,
+    TextDelta,
+)
+from engine.messages.deployment import Trouble
+from engine.messages.pool_control import DeploymentReport, LoadModel, OpenControl, UnloadModel
+from tests.app.pools import DESK, LAPTOP, deployment, node, pool, wish
+
+TOKEN = "open sesame"  # noqa: S105 - opens nothing but this fake
+
+
+class Script(msgspec.Struct, kw_only=True):
+    """What the node does.
+
+    greets: "hello", "nothing" (it is slow), "refuses", "garbage" or "other" (another node's hello).
+    """
+
+    greets: str = "hello"
+    is_loaded: bool = True
+    forgets: bool = False  # it loads nothing, whatever it is asked
+    load_takes_s: float = 0.0
+    load_trouble: dict | None = None
+    text: str = "Hello from the pool."
+    piece: int = 4  # characters of a token
+    tokens_per_s: float = 0.0  # 0: as fast as it goes
+    accept_after_s: float = 0.0
+    context_tokens: int = 8192
+    stops_before: int | None = None  # a piece it never sends
+    interrupted_before: int | None = None
+    pause_s: float = 0.2
+    error: dict | None = None
+    skips: int | None = None  # a piece it leaves out
+    node_id: str = DESK
+
+
+class FakeNode:
+    def __init__(self, folder: Path, script: Script) -> None:
+        self.folder = folder
+        self.script = script
+        self.is_loaded = script.is_loaded
+        self.listens = threading.Event()
+        self.tasks: dict[str, asyncio.Task] = {}
+        self.asked = (folder / "asked.jsonl").open("a", encoding="utf-8")
+
+    async def run(self) -> None:
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        reach = {
+            "control_port": port,
+            "token": TOKEN,
+            "pid": os.getpid(),
+            "node_id": DESK,
+        }
+        (self.folder / "node").mkdir(exist_ok=True)
+        beside = self.folder / "node" / "reach.new"
+        beside.write_text(json.dumps(reach), encoding="utf-8")
+        beside.replace(self.folder / "node" / "reach.json")
+        self.listens.set()
+        self.on_listening()
+        async with server:
+            try:
+                await server.serve_forever()
+            finally:
+                self.asked.close()
+
+    def on_listening(self) -> None:
+        """Say so, where somebody waits for it."""
+
+    async def serve(self, reader, writer) -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # streams report it as an error
+            await self.serve_until_it_ends(reader, writer)
+
+    async def serve_until_it_ends(self, reader, writer) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self.attend(reader, writer, group)
+        except* (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def attend(self, reader, writer, group) -> None:
+        if self.script.greets == "refuses":
+            return
+        opening = decode(await read_frame(reader))
+        assert isinstance(opening, OpenControl)
+        assert opening.token == TOKEN
+        assert opening.product_version == engine.__version__
+        if self.script.greets == "nothing":
+            await asyncio.sleep(3600)
+        if self.script.greets == "garbage":
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
+            await asyncio.sleep(3600)
+        other = self.script.greets == "other"
+        await send(writer, hello("z" * 20 if other else DESK))
+        while True:
+            await self.answer(decode(await read_frame(reader)), writer, group)
+
+    async def answer(self, message, writer, group) -> None:
+        match message:
+            case AskPoolStatus():
+                await send(writer, PoolStatusReport(status=self.status()))
+            case Generate():
+                line = {"at": time.time(), **msgspec.to_builtins(message)}
+                self.asked.write(json.dumps(line) + "\n")
+                self.asked.flush()
+                task = group.create_task(self.generate(message, writer))
+                self.tasks[message.request_id] = task
+            case Cancel():
+                await self.cancel(message.request_id, writer)
+            case LoadModel():
+                await self.load(message, writer)
+            case UnloadModel():
+                self.is_loaded = False
+                record = replace(self.record(), phase="unloaded", wish=None, stages=())
+                await send(writer, DeploymentReport(deployment=record))
+
+    def record(self):
+        return deployment(wish=wish(context_tokens=self.script.context_tokens))
+
+    def status(self):
+        if not self.is_loaded:
+            return pool(node(DESK))
+        return pool(node(DESK), node(LAPTOP), deployment=self.record())
+
+    async def load(self, message, writer) -> None:
+        line = {"load": message.source}
+        self.asked.write(json.dumps(line) + "\n")
+        self.asked.flush()
+        if self.script.load_trouble is not None:
+            trouble = msgspec.convert(self.script.load_trouble, Trouble)
+            await send(writer, DeploymentReport(deployment=None, trouble=trouble))
+            return
+        await send(writer, DeploymentReport(deployment=None))
+        await asyncio.sleep(self.script.load_takes_s)
+        if self.script.forgets:
+            return
+        self.is_loaded = True
+        record = self.record()
+        await send(writer, DeploymentReport(deployment=record, wish_id=record.wish.wish_id))
+
+    async def cancel(self, request_id, writer) -> None:
+        task = self.tasks.pop(request_id, None)
+        if task is not None and not task.done():
+            task.cancel()
+            await send(writer, finished(request_id, "cancelled", 0))
+
+    async def generate(self, request, writer) -> None:
+        script, name = self.script, request.request_id
+        with contextlib.suppress(ConnectionError):
+            await asyncio.sleep(script.accept_after_s)
+            error = self.refusal(request)
+            if error is not None:
+                report = ErrorReport(
+                    code=error.code, what=error.what, advice=error.advice, request_id=name
+                )
+                await send(writer, report)
+                return
+            num = num_tokens(request)
+            await send(writer, Accepted(request_id=name, prompt_tokens=num, seed=7))
+            await self.stream(request, writer)
+            self.tasks.pop(name, None)
+
+    def refusal(self, request):
+        if not self.is_loaded:
+            return PlacementError("No model is loaded.", "Load one with daisy load.")
+        if self.script.error is not None:
+            return msgspec.convert(self.script.error, Trouble)
+        num, most = num_tokens(request), self.script.context_tokens
+        return ContextTooLongError(num, most) if num >= most else None
+
+    async def stream(self, request, writer) -> None:
+        script, name = self.script, request.request_id
+        text = script.text
+        pieces = [text[i : i + script.piece] for i in range(0, len(text), script.piece)]
+        number, began_s = request.next_number, time.monotonic()
+        first = len(request.committed_ids)
+        for place in range(first, len(pieces)):
+            if place == script.stops_before:
+                await asyncio.sleep(3600)
+            if place == script.interrupted_before:
+                await send(writer, AnswerInterrupted(request_id=name, what="LAPTOP left."))
+                await asyncio.sleep(script.pause_s)
+                await send(writer, AnswerResumed(request_id=name, pause_s=script.pause_s))
+            if script.tokens_per_s:
+                due_s = began_s + (place - first) / script.tokens_per_s
+                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            number += place == script.skips
+            delta = TextDelta(
+                request_id=name, number=number, text=pieces[place], token_ids=(place,)
+            )
+            await send(writer, delta)
+            number += 1
+        limit = request.max_tokens is not None and request.max_tokens <= len(pieces)
+        await send(writer, finished(name, "length" if limit else "stop", len(pieces)))
+
+
+def hello(node_id):
+    return Hello(
+        protocol_version=PROTOCOL_VERSION,
+        product_version=engine.__version__,
+        shard_format=SHARD_FORMAT,
+        node_id=node_id,
+        role="node",
+    )
+
+
+def finished(request_id, reason, num):
+    return Finished(
+        request_id=request_id,
+        finish_reason=reason,
+        prompt_tokens=12,
+        completion_tokens=num,
+        ttft_s=0.1,
+        decode_s=1.0,
+        chain_compute_ms=1.0,
+    )
+
+
+def num_tokens(request):
+    """A word is a token, and each message has four beside its words."""
+    return sum(4 + len(str(m["content"]).split()) for m in request.messages)
+
+
+async def read_frame(reader):
+    (length,) = struct.unpack("<I", await reader.readexactly(4))
+    return await reader.readexactly(length)
+
+
+async def send(writer, message):
+    frame = encode_control(message)
+    writer.write(struct.pack("<I", len(frame)) + frame)
+    await writer.drain()
+
+
+class SayingNode(FakeNode):
+    def on_listening(self) -> None:
+        sys.stdout.write("listening\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    script = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=Script)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(SayingNode(Path(sys.argv[1]), script).run())
