@@ -13,6 +13,7 @@ from engine.cli.chain_options import division, pool_options
 from engine.cli.local_pool import open_local_pool
 from engine.cli.own_node import connect_own_node, open_own_node
 from engine.cli.preparation import shards_for
+from engine.models.shown_path import shown_path
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +51,8 @@ async def open_answerer(given: argparse.Namespace, output: Output) -> AsyncItera
     if not is_own:
         output.say(
             "No node of Daisy runs on this PC, so it answers alone, with the embedded model. "
-            "(To ask a pool: daisy node.)"
+            f"(The data folder is {shown_path(data_dir(given))}. To ask a pool: daisy node, or "
+            "--data DIR, if one runs with another folder.)"
         )
     async with _open_chain(given, output) as pool:
         yield partial(_head_of, pool)

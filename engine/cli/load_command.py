@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.cli.amounts import duration
 from engine.cli.arguments import data_dir, load_request
@@ -50,7 +51,8 @@ async def load_command(given: argparse.Namespace, output: Output) -> None:
     async with open_own_node(data_dir(given)) as connection:
         status = await ask_status(connection)
         names = {n.node_id: printable(n.report.name) for n in status.nodes if n.report is not None}
-        watch, view = LoadWatch(), LoadView(names, time.monotonic())
+        own = next((n.node_id for n in status.nodes if n.is_asked), None)
+        watch, view = LoadWatch(), LoadView(names, time.monotonic(), own)
         try:
             await follow_load(connection, request, watch, view, output)
         except asyncio.CancelledError:
@@ -86,7 +88,10 @@ async def follow_load(
             shown.again()
             continue
         outcome = watch.see(report)
-        output.event("deployment", **msgspec.to_builtins(report))
+        # A record of somebody else's model is no news of this one.
+        is_of_this = watch.is_recorded or outcome is Outcome.REPLACED
+        told = report if is_of_this else replace(report, deployment=None)
+        output.event("deployment", **msgspec.to_builtins(told))
         shown.take(report, is_recorded=watch.is_recorded and outcome is not Outcome.REPLACED)
         if outcome is Outcome.DONE:
             shown.end()
@@ -232,9 +237,13 @@ def _failure(outcome: Outcome, report: DeploymentReport) -> DaisyError:
 
 def _tell_what_goes_on(watch: LoadWatch, output: Output) -> None:
     output.event("left", goes_on=watch.is_recorded)
+    other = None if watch.other is None else printable(watch.other)
     if watch.is_recorded:
-        output.say(
-            "The pool goes on loading. How far it is: daisy status. To stop it: daisy unload."
+        output.stopped(
+            "Stopped showing; the pool goes on loading. How far it is: daisy status. "
+            "To end that as well: daisy unload."
         )
+    elif other is None:
+        output.stopped("Stopped. The pool had not taken it up yet: nothing is loaded.")
     else:
-        output.say("The pool had not taken it up yet: nothing is loaded.")
+        output.stopped(f"Stopped. The pool had not taken it up yet: {other} goes on running.")

@@ -31,13 +31,18 @@ class LoadView:
     Knows nothing of terminals: whoever shows the lines decides how often.
     """
 
-    def __init__(self, names: Mapping[NodeId, str], began_s: float) -> None:
+    def __init__(
+        self, names: Mapping[NodeId, str], began_s: float, own: NodeId | None = None
+    ) -> None:
         """Begin; nothing was reported.
 
         Args:
             names: Of the pool's PCs, printable, as far as they are known.
             began_s: When it was asked for.
+            own: The node that was asked; what others prepare is for another loading. None
+                where it isn't known, or where everything is to be seen.
         """
+        self._own = own
         self._names = dict(names)
         self._began_s = began_s
         self._epoch = 0
@@ -63,6 +68,8 @@ class LoadView:
             if record.epoch != self._epoch:
                 self._forget_placement(record.epoch)
         for step in report.progress:
+            if self._is_anothers(step, is_recorded=is_recorded):
+                continue
             # Once the pool has taken it up, who keeps another copy is not part of loading.
             if step.epoch in {0, self._epoch} and not (is_recorded and step.step == "keep"):
                 self._take(step, now_s)
@@ -102,6 +109,12 @@ class LoadView:
         ]
 
     # ---- what is known -------------------------------------------------------------------------
+
+    def _is_anothers(self, step: NodeProgress, *, is_recorded: bool) -> bool:
+        """Return whether a step belongs to what somebody else has the pool load."""
+        if self._own is None:
+            return False
+        return step.node_id != self._own if step.epoch == 0 else not is_recorded
 
     def _forget_placement(self, epoch: int) -> None:
         self._epoch = epoch

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         output.event("error", code="cancelled", what="Stopped.", advice="")
-        output.say("Stopped.")
+        output.stopped("Stopped.")
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left; there is nobody to tell.

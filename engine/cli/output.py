@@ -37,6 +37,7 @@ class Output:
         self._phase: str | None = None
         self._is_mid_line = False  # the answer's last piece did not end its line
         self._region: LiveRegion | None = None
+        self._has_told_stop = False
 
     @property
     def can_redraw(self) -> bool:
@@ -132,10 +133,25 @@ class Output:
 
     def aside(self, sentence: str) -> None:
         """Tell a person something in the middle of an answer, whose text stays as it is."""
+        self._leave_answer()
+        self.say(sentence)
+
+    def stopped(self, sentence: str) -> None:
+        """Tell a person that Ctrl-C was obeyed; only the first such sentence is said.
+
+        Args:
+            sentence: What ends, and what goes on.
+        """
+        if not self._has_told_stop:
+            self._leave_answer()
+            self.say(sentence)
+        self._has_told_stop = True
+
+    def _leave_answer(self) -> None:
+        """Begin a line of its own where the answer's last piece stands in the same place."""
         if not self._as_json and self._is_mid_line and self._is_one_place():
             sys.stderr.write("\n")
             self._is_mid_line = False
-        self.say(sentence)
 
     def _is_one_place(self) -> bool:
         """Return whether both streams end in the same terminal, file or pipe."""
@@ -153,6 +169,7 @@ class Output:
         if self._as_json:
             self.event("error", code=error.code, what=error.what, advice=error.advice)
         else:
+            self._leave_answer()
             self._make_room()
             # What comes from another PC may hold what a terminal would obey.
             what, advice = printable(error.what), printable(error.advice)

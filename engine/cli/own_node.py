@@ -7,9 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import engine
+from engine.cli.own_node_link import OwnNodeLink
+from engine.config import data_folder
 from engine.errors import PeerTimeoutError, PeerUnreachableError, RemoteProtocolError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import AskPoolStatus, ErrorReport, PoolStatusReport
+from engine.models.shown_path import shown_path
 from engine.pool.node_folder import is_held, read_reach
 from engine.transport.control_port import connect_control
 
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 
     from engine.messages.pool_status import PoolStatus
     from engine.pool.node_folder import Reach
-    from engine.transport.control_port import ControlConnection
     from engine.transport.link import Link
 
 NODE_FOLDER = "node"  # in the data folder
@@ -27,7 +29,7 @@ ANSWER_WITHIN_S = 5.0
 
 
 @asynccontextmanager
-async def open_own_node(data_dir: Path) -> AsyncIterator[ControlConnection]:
+async def open_own_node(data_dir: Path) -> AsyncIterator[Link]:
     """Connect to this PC's node, for as long as the context is open.
 
     Args:
@@ -37,20 +39,34 @@ async def open_own_node(data_dir: Path) -> AsyncIterator[ControlConnection]:
         The connection.
 
     Raises:
-        PeerUnreachableError: None runs here.
+        PeerUnreachableError: None runs here; or it ended while the connection was used.
 
     Fails with ``PeerTimeoutError`` where it does not answer.
     """
     connection = await connect_own_node(data_dir)
     if connection is None:
-        raise PeerUnreachableError("No node of Daisy runs on this PC.", "Start it: daisy node.")
+        raise PeerUnreachableError(
+            f"No node of Daisy runs on this PC with the data folder {shown_path(data_dir)}.",
+            f"Start it: {start_command(data_dir)}. If one runs with another folder, name that "
+            "folder here as well: --data DIR.",
+        )
     try:
         yield connection
     finally:
         await connection.close("The command has ended.")
 
 
-async def connect_own_node(data_dir: Path) -> ControlConnection | None:
+def start_command(data_dir: Path) -> str:
+    """Return the command that starts a node with a data folder, as a person types it.
+
+    Args:
+        data_dir: Daisy's data folder.
+    """
+    is_usual = data_dir == data_folder().absolute()
+    return "daisy node" if is_usual else f"daisy node --data {shown_path(data_dir)}"
+
+
+async def connect_own_node(data_dir: Path) -> Link | None:
     """Connect to this PC's node; None if none runs here.
 
     Args:
@@ -67,14 +83,14 @@ async def connect_own_node(data_dir: Path) -> ControlConnection | None:
     except PeerTimeoutError as exc:
         raise PeerTimeoutError(
             f"The node of this PC (process {reach.pid}) does not answer.",
-            "End it, and start it again: daisy node.",
+            f"End it, and start it again: {start_command(data_dir)}.",
         ) from exc
     except (PeerUnreachableError, RemoteProtocolError):
         return None  # it ended without a chance to take back what it wrote
     if reach.node_id != connection.peer.node_id:
         await connection.close("Another node was meant.")
         return None  # it ended, and another node has its port
-    return connection
+    return OwnNodeLink(connection, start_command(data_dir))
 
 
 def _reach_of_living(folder: Path) -> Reach | None:

@@ -106,7 +106,7 @@ def _report_cells(report: NodeReport | None, reserved: int) -> tuple[str, ...]:
 
 def _node_notes(node: NodeStatus) -> list[str]:
     notes = list(node.notes)
-    if not node.is_asked and not node.hears_us:
+    if node.state == "online" and not node.is_asked and not node.hears_us:
         notes.append("it does not hear this PC")
     if node.report is not None and node.report.on_battery:
         notes.append("it runs on its battery")

@@ -27,6 +27,7 @@ class LoadWatch:
     def __init__(self) -> None:
         """Begin; the pool knows nothing of the wish."""
         self.is_recorded = False
+        self.other: str | None = None  # the model the pool runs instead, as last reported
 
     def see(self, report: DeploymentReport) -> Outcome:
         """Return where the wish stands by this report.
@@ -42,9 +43,10 @@ class LoadWatch:
             return {"ready": Outcome.DONE, "failed": Outcome.FAILED}.get(
                 record.phase, Outcome.RECORDED
             )
-        if report.trouble is not None:
-            return Outcome.REFUSED
-        return Outcome.REPLACED if self.is_recorded else Outcome.MAKING
+        self.other = None if wish is None else wish.model.name
+        if self.is_recorded:
+            return Outcome.REPLACED  # whatever else the node says of it
+        return Outcome.MAKING if report.trouble is None else Outcome.REFUSED
 
 
 class UnloadWatch:

@@ -120,6 +120,16 @@ def test_a_notice_begins_a_line_where_both_streams_are_one_file(tmp_path, monkey
     assert (tmp_path / "log").read_text() == "The sky \nStudy left.\nis blue."
 
 
+def test_an_error_begins_a_line_where_both_streams_are_one_file(tmp_path, monkeypatch):
+    with (tmp_path / "log").open("w", encoding="utf-8") as log:
+        monkeypatch.setattr("sys.stdout", log)
+        monkeypatch.setattr("sys.stderr", log)
+        output = Output(as_json=False)
+        output.text("The sk", (1,))
+        output.error(PlacementError("The node has ended.", "Start it."))
+    assert (tmp_path / "log").read_text() == "The sk\nError: The node has ended.\nStart it.\n"
+
+
 def test_on_a_terminal_a_notice_begins_a_line_and_so_does_what_follows(monkeypatch):
     """Both streams are one terminal there; a notice in the middle of a line would be unreadable."""
 

@@ -5,6 +5,7 @@ import json
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from engine.cli import load_command as loading
 from engine.cli.arguments import build_parser
@@ -193,6 +194,55 @@ def test_what_the_asked_node_can_not_read_ends_at_once(tmp_path, capfd):
     assert caught.value.exit_code == 3
 
 
+def test_the_old_model_is_no_news_of_the_new_one(tmp_path, capfd):
+    """A program that waits for "ready" must not take the model that still runs for its own."""
+    old = report(record("ready", wish=wish("another", "Old")), wish_id=None)
+    gone = Trouble("model_not_found", "There is no folder /x.", "Check the path.")
+    script = telling(old, replace(old, trouble=gone))
+    with pytest.raises(ModelNotFoundError):
+        run(load_command, tmp_path, ["load", "/x", "--json"], script, as_json=True)
+    told = events(capfd.readouterr().out)
+    assert [e["event"] for e in told] == ["deployment"] * 2
+    assert [e["deployment"] for e in told] == [None, None]
+    assert told[1]["trouble"]["what"] == gone.what
+
+
+def test_a_wish_that_was_replaced_is_a_failed_request_whatever_the_node_calls_it(tmp_path, capfd):
+    other = record("planning", wish=wish("another", "Larger"))
+    trouble = Trouble("placement", "Somebody asked for something else.", "See daisy status.")
+    script = telling(report(record("loading")), report(other, trouble=trouble, wish_id=None))
+    with pytest.raises(RequestError, match="to run Larger meanwhile") as caught:
+        run(load_command, tmp_path, ["load"], script)
+    assert caught.value.exit_code == 8
+
+
+@pytest.mark.parametrize("command", [load_command, unload_command])
+def test_the_end_of_this_pcs_node_is_said_as_that(tmp_path, command):
+    """No firewall stands between a PC and itself."""
+
+    async def work():
+        ended = asyncio.Event()
+
+        async def script(_message, _send):
+            ended.set()
+
+        async def leave():
+            async with running(tmp_path, script):
+                await ended.wait()
+
+        node = asyncio.get_running_loop().create_task(leave())
+        await asyncio.sleep(0.2)
+        name = command.__name__.removesuffix("_command")
+        try:
+            await command(given_for(tmp_path, name), Output(as_json=True))
+        finally:
+            await node
+
+    with pytest.raises(PeerUnreachableError, match=r"^The node on this PC has ended\.$") as caught:
+        asyncio.run(work())
+    assert caught.value.advice == f"Start it again: daisy node --data {tmp_path}."
+
+
 def test_a_wish_that_was_replaced_is_said(tmp_path, capfd):
     other = report(record("planning", wish=wish("another", "Larger\x1b")), wish_id=None)
     with pytest.raises(RequestError, match="to run Larger  meanwhile"):
@@ -216,7 +266,11 @@ def test_without_a_node_nothing_can_be_asked(tmp_path, command):
     name = command.__name__.removesuffix("_command")
     with pytest.raises(PeerUnreachableError, match="No node of Daisy runs on this PC") as caught:
         asyncio.run(command(given_for(tmp_path, name), Output(as_json=True)))
-    assert caught.value.advice == "Start it: daisy node."
+    assert str(tmp_path) in caught.value.what  # it may have been started with another folder
+    assert caught.value.advice == (
+        f"Start it: daisy node --data {tmp_path}. If one runs with another folder, name that "
+        "folder here as well: --data DIR."
+    )
     assert caught.value.exit_code == 7
 
 
@@ -236,8 +290,13 @@ def test_a_node_that_was_killed_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("last", "sentence", "goes_on"),
     [
-        (WHOLE_LOAD[0], "The pool had not taken it up yet: nothing is loaded.", False),
-        (WHOLE_LOAD[3], "The pool goes on loading.", True),
+        (WHOLE_LOAD[0], "Stopped. The pool had not taken it up yet: nothing is loaded.", False),
+        (
+            report(record("ready", wish=wish("another", "Old")), wish_id=None),
+            "Stopped. The pool had not taken it up yet: Old goes on running.",
+            False,
+        ),
+        (WHOLE_LOAD[3], "Stopped showing; the pool goes on loading.", True),
     ],
 )
 def test_ctrl_c_says_what_goes_on_and_leaves_the_node(tmp_path, capfd, last, sentence, goes_on):
@@ -310,3 +369,25 @@ def test_watching_goes_on_until_it_is_stopped(tmp_path, capfd, monkeypatch):
     out = capfd.readouterr().out
     assert "Coordinator: Study" in out
     assert "Coordinator: none yet" in out
+
+
+def test_watching_outlives_the_node_and_sees_it_come_back(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("engine.cli.status_command.WATCH_EVERY_S", 0.05)
+
+    async def work():
+        output = Output(as_json=False)
+        given = given_for(tmp_path, "status", "--watch")
+        async with running(tmp_path, telling()) as node:
+            task = asyncio.get_running_loop().create_task(status_command(given, output))
+            await node.until(lambda: node.heard.count(AskPoolStatus()) > 1)
+            await node.until(lambda: "Coordinator: Study" in capfd.readouterr().out)
+        await asyncio.sleep(0.3)
+        assert "The node on this PC has ended. Start it again:" in capfd.readouterr().out
+        async with running(tmp_path, telling()) as node:
+            await node.until(lambda: node.heard.count(AskPoolStatus()) > 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(work())
+    assert "Coordinator: Study" in capfd.readouterr().out

@@ -133,3 +133,17 @@ def test_each_phase_has_the_time_it_took():
     ):
         view.see(report(record(phase)), now_s, is_recorded=True)
     assert view.phase_seconds(30.0) == {"convert": 2.0, "split": 3.0, "push": 1.0, "warm-up": 2.0}
+
+
+def test_what_another_pc_prepares_for_another_loading_is_not_shown():
+    """Two loads at once: each shows its own."""
+    view = LoadView(NAMES, 0.0, KITCHEN)
+    both = (progress(KITCHEN, "convert", 5, epoch=0), progress(STUDY, "convert", 7, epoch=0))
+    of_the_other = progress(STUDY, "push", 5, epoch=3)
+    view.see(report(None, *both, of_the_other), 1.0, is_recorded=False)
+    assert [line.split()[0] for line in view.node_lines(1.0)] == ["Kitchen"]
+    view.see(report(record("loading"), *both, progress(STUDY, "push", 5)), 2.0, is_recorded=True)
+    assert [line.split()[:2] for line in view.node_lines(2.0)] == [
+        ["Kitchen", "convert"],
+        ["Study", "push"],
+    ]

@@ -161,3 +161,11 @@ def test_odd_amounts_are_shown_all_the_same(streams, done, total):
     Output(as_json=False).progress("Odd", done, total)
     assert str(done).encode() in err.written()
     assert b"125%" not in err.written()
+
+
+def test_only_the_first_word_on_being_stopped_is_said(capfd):
+    """The command knows what goes on; a bare "Stopped." after that would contradict it."""
+    output = Output(as_json=False)
+    output.stopped("Stopped showing; the pool goes on loading.")
+    output.stopped("Stopped.")
+    assert capfd.readouterr().err == "Stopped showing; the pool goes on loading.\n"
