@@ -64,8 +64,8 @@ async def _watch(data: Path, table: _Table) -> None:
 
 
 async def _until_it_runs(data: Path) -> None:
-    while (connection := await connect_own_node(data)) is None:
-        await asyncio.sleep(WATCH_EVERY_S)  # noqa: ASYNC110 - a process that begins tells nobody
+    while (connection := await connect_own_node(data)) is None:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(WATCH_EVERY_S)
     await connection.close("It was only to see whether a node runs.")
 
 
