@@ -48,6 +48,7 @@ from engine.pool.deployment_orders import (
     OrderWarmUp,
     Publish,
 )
+from engine.pool.membership import gone
 from engine.pool.node_seen import facts_of
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ class Coordination:
             Whether it was for the coordinator.
         """
         happened: Happened
+        if isinstance(message, StageFailed) and self._is_in_office:
+            self._see()  # a PC that has just gone explains it better than a link that broke
         match message:
             case MakeWish():
                 happened = Wished(message.wish, message.wish_id)
@@ -231,6 +234,7 @@ class Coordination:
 
     def _nodes(self) -> list[NodeSeen]:
         reachable = self._mesh.reachable()
+        have_left = gone(self._participant.membership)
         reports = {**self._mesh.reports(), self._own: self._own_report()}
         nodes = []
         for node_id, report in sorted(reports.items()):
@@ -249,6 +253,7 @@ class Coordination:
                     epoch=report.epoch,
                     active_requests=report.active_requests,
                     incarnation=incarnation or 0,
+                    has_left=node_id in have_left,
                 )
             )
         return nodes

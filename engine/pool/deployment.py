@@ -56,9 +56,9 @@ from engine.pool.deployment_state import (
 )
 from engine.pool.deployment_troubles import (
     Ledger,
+    away,
     cannot_cut,
-    lost,
-    restarted,
+    unlinked,
     without_restarted,
 )
 from engine.pool.deployment_upkeep import kept_up
@@ -207,10 +207,8 @@ def _why_not_running(coordination: Coordination, record: Deployment) -> Trouble 
     """Return what keeps a placement that was ready from going on; None if it runs."""
     for node_id in coordination.chain:
         node = coordination.nodes.get(node_id)
-        if node is None or not node.is_reachable:
-            return lost(coordination.name_of(node_id))
-        if node.epoch != record.epoch:
-            return restarted(coordination.name_of(node_id))
+        if node is None or not node.is_reachable or node.epoch != record.epoch:
+            return away(coordination.name_of(node_id), node)
     return None
 
 
@@ -287,7 +285,10 @@ def _answered(coordination: Coordination, answer: Answer, now_s: float) -> Coord
             answer.node_id in coordination.chain
         ):
             at_fault = answer.node_id if _is_at_fault(coordination, answer) else None
-            return troubled(coordination, answer.trouble, now_s, at_fault)
+            trouble = answer.trouble
+            if coordination.state is State.READY:
+                trouble = unlinked(coordination.name_of(answer.node_id), trouble)
+            return troubled(coordination, trouble, now_s, at_fault)
         case _:
             return coordination
 

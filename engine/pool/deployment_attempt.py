@@ -31,10 +31,9 @@ from engine.pool.deployment_state import (
     remembered,
 )
 from engine.pool.deployment_troubles import (
+    away,
     charged,
-    lost,
     nobody_keeps,
-    restarted,
     silent,
     trouble_of,
 )
@@ -174,8 +173,7 @@ def without_lost(coordination: Coordination, now_s: float) -> Coordination:
         node = coordination.nodes.get(node_id)
         if node is not None and node.is_reachable and node.incarnation == incarnation:
             continue
-        is_there = node is not None and node.is_reachable
-        trouble = (restarted if is_there else lost)(coordination.name_of(node_id))
+        trouble = away(coordination.name_of(node_id), node)
         if node_id == coordination.work.splitter and node_id not in coordination.chain:
             return splitter_troubled(coordination, trouble, now_s)
         return troubled(coordination, trouble, now_s)

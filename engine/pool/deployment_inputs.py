@@ -24,6 +24,7 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
         epoch: Of the stage it says is loaded there; 0 for none.
         active_requests: That it has as a head.
         incarnation: The random number of its start.
+        has_left: It said goodbye: somebody ended it.
     """
 
     node_id: NodeId
@@ -33,6 +34,7 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     active_requests: int = 0
     incarnation: int = 0
+    has_left: bool = False
 
 
 class TookOffice(msgspec.Struct, frozen=True):

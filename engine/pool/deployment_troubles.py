@@ -120,6 +120,40 @@ def lost(name: str) -> Trouble:
     return trouble_of(PeerUnreachableError(f"{name} can't be reached any more."))
 
 
+def ended(name: str) -> Trouble:
+    """Return the trouble with a PC that said goodbye.
+
+    Args:
+        name: The PC's, for people.
+    """
+    advice = "Start Daisy there again if it is to take part."
+    return trouble_of(PeerUnreachableError(f"{name} was ended.", advice))
+
+
+def away(name: str, node: NodeSeen | None) -> Trouble:
+    """Return the trouble with a PC that is not there any more, or not since it was counted on.
+
+    Args:
+        name: The PC's, for people.
+        node: As it is seen now; None if it isn't.
+    """
+    if node is not None and node.is_reachable:
+        return restarted(name)
+    return ended(name) if node is not None and node.has_left else lost(name)
+
+
+def unlinked(name: str, trouble: Trouble) -> Trouble:
+    """Return a trouble of a chain's link as people are told it: by the PC, not by its address.
+
+    Args:
+        name: Of the PC at the link's end.
+        trouble: As the chain reported it; one of another kind stays as it is.
+    """
+    if not issubclass(error_class_for(trouble.code), TransportError):
+        return trouble
+    return trouble_of(PeerUnreachableError(f"The connection to {name} was lost."))
+
+
 def restarted(name: str) -> Trouble:
     """Return the trouble with a PC whose engine began anew, without its stage.
 

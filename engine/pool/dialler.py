@@ -71,7 +71,7 @@ class Dialler:
         try:
             connection = await self._endpoint.connect(self.url(target.address))
         except TransportError as error:
-            target.failed(error.what, self._loop.time())
+            target.failed(error.what, self._loop.time(), is_refused=_is_refusal(error))
             return
         try:
             await self._stay(connection, target, attend)
@@ -95,3 +95,12 @@ class Dialler:
                     await attend(connection)
         finally:
             target.failed(None, self._loop.time())
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Return whether nobody listened: the system there is up, and said so at once."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__
+    return False

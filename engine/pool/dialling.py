@@ -40,6 +40,7 @@ class Target:
         retry_s: From a try that fails to the next.
         is_dialling: A try is going on.
         problem: Why the last try failed, one sentence.
+        is_refused: It failed because nobody listens there; no firewall does that.
     """
 
     address: PeerAddress
@@ -49,21 +50,23 @@ class Target:
     retry_s: float = FIRST_RETRY_S
     is_dialling: bool = False
     problem: str | None = None
+    is_refused: bool = False
 
     def answered(self, now_s: float) -> None:
         """Take note that a session was opened there."""
-        self.is_dialling, self.problem = False, None
+        self.is_dialling, self.problem, self.is_refused = False, None, False
         self.retry_s = FIRST_RETRY_S
         self.next_try_s = now_s + FIRST_RETRY_S  # also one that is lost at once
 
-    def failed(self, problem: str | None, now_s: float) -> None:
+    def failed(self, problem: str | None, now_s: float, *, is_refused: bool = False) -> None:
         """Take note that no session could be opened there.
 
         Args:
             problem: Why, one sentence; None where nobody need be told.
             now_s: Monotonic.
+            is_refused: Nobody listens there.
         """
-        self.is_dialling, self.problem = False, problem
+        self.is_dialling, self.problem, self.is_refused = False, problem, is_refused
         self.next_try_s = now_s + self.retry_s
         self.retry_s = min(2 * self.retry_s, LAST_RETRY_S)
 
@@ -126,6 +129,10 @@ class Targets:
     def addresses_of(self, node_id: NodeId) -> tuple[PeerAddress, ...]:
         """Return where a node is to be dialled; none where that isn't known."""
         return tuple(target.address for target in self._of(node_id))
+
+    def is_refused(self, node_id: NodeId) -> bool:
+        """Return whether nobody listens any more wherever a node was: it does not run."""
+        return all(target.is_refused for target in self._of(node_id)) and bool(self._of(node_id))
 
     def unreached(self, connected: Iterable[NodeId]) -> tuple[Target, ...]:
         """Return the targets that were announced or given and where nobody can be reached.

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.errors import (
-    IdentityCopiedError,
-    RemoteProtocolError,
-    VersionMismatchError,
-)
+from engine.errors import IdentityCopiedError, RemoteProtocolError, VersionMismatchError
 from engine.messages.codec import encode_control
 from engine.messages.control import NodeHeartbeat, NodeLeaves, NodeReported
 from engine.messages.pool import Neighbour, Versions
@@ -58,6 +54,7 @@ class Mesh:
 
     Attributes:
         folder: What this node keeps on disk.
+        targets: Whom it dials, and with what success.
         on_change: Called in the loop whenever a session opened or ended, a report came, or the
             membership or the office changed. It must return at once.
         on_office: Awaited for every change of office, in order. Until it returns no heartbeat
@@ -90,9 +87,9 @@ class Mesh:
         self.coordinator_since_s: float | None = None
         self.folder = folder
         self._facts = facts
-        self._targets = Targets(participant.identity.node_id)
+        self.targets = Targets(participant.identity.node_id)
         self._sessions = Sessions()
-        self._dialler = Dialler(endpoint, self._targets, self._sessions, self._attach)
+        self._dialler = Dialler(endpoint, self.targets, self._sessions, self._attach)
         self._duties = Duties(participant, folder, self._sessions, self._change_office)
         self._reports: dict[NodeId, NodeReport] = {}  # outlive the sessions: names of who is gone
         self._addresses = AddressBook(folder)
@@ -137,12 +134,12 @@ class Mesh:
 
         While it has a session that is not silent, only what sessions lead to.
         """
-        ways = self._sessions.ways(node_id) or self._targets.addresses_of(node_id)
+        ways = self._sessions.ways(node_id) or self.targets.addresses_of(node_id)
         return tuple(map(self._dialler.url, ways))
 
     def unreached(self) -> tuple[Target, ...]:
         """Return where nodes announced themselves, or should be, and can't be reached, and why."""
-        return self._targets.unreached(self._sessions.node_ids)
+        return self.targets.unreached(self._sessions.node_ids)
 
     # ---- what goes out --------------------------------------------------------------------------
 
@@ -208,22 +205,22 @@ class Mesh:
             case Appeared():
                 self._take_announced(event, now_s)
             case Candidate(source="manual"):
-                self._targets.given(event.address, now_s)
+                self.targets.given(event.address, now_s)
             case Candidate():
-                self._targets.known(event.address, now_s)
+                self.targets.known(event.address, now_s)
             case Vanished():
-                self._targets.left(event.node_id)
+                self.targets.left(event.node_id)
             case CloneSeen():
                 for address in event.addresses:
-                    self._targets.known(address, now_s)
+                    self.targets.known(address, now_s)
             case AdaptersChanged():
                 self._facts.use_adapters(event.adapters)
-                self._targets.try_all_now(now_s)
+                self.targets.try_all_now(now_s)
                 await self.report_now()
 
     def _take_announced(self, event: Appeared, now_s: float) -> None:
         addresses = tuple(PeerAddress(host, event.port) for host in event.addresses)
-        self._targets.announced(event.node_id, addresses, now_s)
+        self.targets.announced(event.node_id, addresses, now_s)
         said, ours = event.announcement, self.participant.identity.versions
         theirs = Versions("", said.protocol_version, said.shard_format)
         if (theirs.protocol, theirs.shard_format) != (ours.protocol, ours.shard_format):
@@ -302,7 +299,7 @@ class Mesh:
             return
         is_gone = node_id in gone(self.participant.membership)
         if way is not None and not is_gone and node_id not in self._sessions.node_ids:
-            self._targets.lost(node_id, way, self._loop.time())
+            self.targets.lost(node_id, way, self._loop.time())
         self._tell()
 
     async def take(self, message: object, connection: Connection) -> bool:
@@ -359,7 +356,7 @@ class Mesh:
         now_s = self._loop.time()
         for node_id, address in hints(report, remote_of(connection)):
             if node_id not in {self.participant.identity.node_id, *self._sessions.node_ids}:
-                self._targets.hinted(node_id, address, now_s)
+                self.targets.hinted(node_id, address, now_s)
         self._tell()
 
     # ---- what comes of it -----------------------------------------------------------------------

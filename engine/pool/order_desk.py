@@ -46,6 +46,7 @@ Order: TypeAlias = DeploymentChanged | Placement | SplitModel | KeepModel | Warm
 
 TERM_WITHIN_S = 5.0  # for a term that was announced to reach this PC's disk
 KEEP_LOADED_S = 120.0  # a stage whose placement has ended, while the pool places anew
+SETTLED = frozenset({"ready", "failed", "unloaded"})  # phases in which nothing is being placed
 MAX_WAITING = 16  # orders that wait for their term
 
 _logger = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ class OrderDesk:
 
     def is_placing(self, epoch: int) -> bool:
         """Return whether a stage of this placement is being fetched or loaded here."""
-        return self._is_at("stage", epoch)
+        return epoch != 0 and self._is_at("stage", epoch)  # a record without stages has epoch 0
 
     def _is_at(self, kind: str, epoch: int) -> bool:
         task = self._work.get(kind)
@@ -212,7 +213,7 @@ class OrderDesk:
                     self._start("stage", order.epoch, partial(self._place, order, stamp))
             case EndPlacement():
                 if self.is_placing(order.epoch) or self._host.epoch == order.epoch:
-                    self._end_stage(for_good=False)
+                    self._end_stage(for_good=self._is_settled_without(order.epoch))
             case SplitModel():
                 self._start("split", order.epoch, partial(self._split, order, stamp))
             case KeepModel():
@@ -231,11 +232,16 @@ class OrderDesk:
             self._copy_shards(present)
         if present is None or self.is_placing(present.epoch):
             return
-        is_settled = present.phase in {"ready", "failed", "unloaded"}
+        is_settled = present.phase in SETTLED
         if self._host.epoch not in {0, present.epoch}:
             self._end_stage(for_good=is_settled)
         elif is_settled and self._host.epoch == 0 and self._host.is_loaded:
             self._end_stage(for_good=True)
+
+    def _is_settled_without(self, epoch: int) -> bool:
+        """Return whether no placement is being made that may want what was loaded for this one."""
+        present = self._book.deployment
+        return present is not None and present.phase in SETTLED and present.epoch != epoch
 
     def _end_stage(self, *, for_good: bool) -> None:
         """End what runs or is being loaded here: the pool has another plan."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from engine.messages.pool_status import AdapterStatus, NodeStatus, PoolStatus
 from engine.pool.announcement import clean_shown_name, short_id
+from engine.pool.membership import Lease
 from engine.pool.node_seen import reserve_of
 from engine.pool.pool_view import view
 
@@ -98,7 +99,7 @@ def _other(
 ) -> NodeStatus:
     beat = node.heartbeat
     report = mesh.reports().get(beat.node_id)
-    notes = [_mismatch(mismatch) for mismatch in node.mismatches]
+    notes = [*_absence(node, mesh), *(_mismatch(mismatch) for mismatch in node.mismatches)]
     if node.clones:
         notes.append("another PC runs with the same identity")
     return NodeStatus(
@@ -111,7 +112,7 @@ def _other(
         addresses=tuple(str(way.address) for way in node.ways),
         round_trip_ms=trips_ms.get(beat.node_id),
         hears=seen.hears.get(beat.node_id, ()),
-        report=None if report is None else _cleaned(report),
+        report=None if report is None else _cleaned(_as_of_now(report, node.lease)),
         notes=tuple(notes),
         memory_reserved_bytes=0 if report is None else reserve_of(report.memory_total_bytes),
     )
@@ -119,6 +120,26 @@ def _other(
 
 def _cleaned(report: NodeReport) -> NodeReport:
     return replace(report, name=clean_shown_name(report.name, report.node_id))
+
+
+def _as_of_now(report: NodeReport, lease: Lease) -> NodeReport:
+    """Return a report without what ends with the node's process, where that may have ended."""
+    if lease in {Lease.ONLINE, Lease.SILENT}:  # one heartbeat that is late says nothing
+        return report
+    return replace(report, memory_lent_bytes=0, layers=None, model=None, epoch=0, active_requests=0)
+
+
+def _absence(node: NodeView, mesh: Mesh) -> list[str]:
+    """Return why a node is not there; nothing if it is."""
+    match node.lease:
+        case Lease.GONE:
+            return ["it was ended"]
+        case Lease.OFFLINE if mesh.targets.is_refused(node.heartbeat.node_id):
+            return ["Daisy does not run there any more"]
+        case Lease.OFFLINE:
+            return ["nothing comes from it any more: it is off, or the network to it is cut"]
+        case _:
+            return []
 
 
 def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
@@ -130,29 +151,53 @@ def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
     if discovery.problem is not None:
         notes.append(discovery.problem)
     notes += [
-        f"{short_id(link.unhearing)} does not hear {short_id(link.hearer)}: "
+        f"{_called(link.unhearing, mesh)} does not hear {_called(link.hearer, mesh)}: "
         "a firewall stands between them, or the network is one-way."
         for link in seen.one_way
     ]
-    notes += [f"{short_id(a)} and {short_id(b)} do not hear each other." for a, b in seen.no_link]
+    notes += [
+        f"{_called(a, mesh)} and {_called(b, mesh)} do not hear each other."
+        for a, b in seen.no_link
+    ]
     for stranger in seen.strangers:
         why = "; ".join(map(_mismatch, stranger.mismatches)) or "the pool is full"
         notes.append(f"{short_id(stranger.node_id)} can't take part: {why}.")
     if seen.double is not None or discovery.clone_run_ids:
         notes.append("Another PC has a copy of this PC's identity; one of the two takes a new one.")
-    named = {stranger.node_id for stranger in seen.strangers}
-    unreached = [target for target in mesh.unreached() if target.node_id not in named]
-    return (*notes, *dict.fromkeys(map(_why_unreached, unreached)))
+    unreached = [target for target in mesh.unreached() if not _is_explained(target, seen)]
+    return (*notes, *dict.fromkeys(_why_unreached(target, mesh) for target in unreached))
+
+
+def _is_explained(target: Target, seen: PoolView) -> bool:
+    """Return whether it is said elsewhere why a node isn't reached: in its row, or in a note."""
+    if target.node_id in {stranger.node_id for stranger in seen.strangers}:
+        return True
+    leases = {node.heartbeat.node_id: node.lease for node in seen.nodes}
+    lease = None if target.node_id is None else leases.get(target.node_id)
+    return lease is Lease.GONE or (lease is Lease.OFFLINE and target.is_refused)
+
+
+def _called(node_id: NodeId, mesh: Mesh) -> str:
+    """Return a node's name and short id; the id alone before it has told its name."""
+    own = mesh.own_report()
+    report = own if node_id == own.node_id else mesh.reports().get(node_id)
+    name = None if report is None else clean_shown_name(report.name, node_id)
+    return short_id(node_id) if name is None else f"{name} ({short_id(node_id)})"
 
 
 def _mismatch(mismatch: Mismatch) -> str:
     return f"its {mismatch.what} is {mismatch.theirs}, this PC's is {mismatch.ours}"
 
 
-def _why_unreached(target: Target) -> str:
+def _why_unreached(target: Target, mesh: Mesh) -> str:
     if target.node_id is None:
+        if target.is_refused:
+            return f"Daisy does not run at {target.address}, or listens at another port."
         return target.problem or ""
+    name = _called(target.node_id, mesh)
+    if target.is_refused:
+        return f"{name} was announced at {target.address}, and Daisy does not run there now."
     return (
-        f"{short_id(target.node_id)} is announced at {target.address} and can't be reached from "
-        f"this PC: a firewall stands between them, or the network is one-way. {target.problem}"
+        f"{name} is announced at {target.address} and can't be reached from this PC: it is off, "
+        f"a firewall stands between them, or the network is one-way. {target.problem}"
     )

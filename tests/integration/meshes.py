@@ -79,6 +79,7 @@ class Member:
         self.connections: set[Connection] = set()
         self.failure: BaseException | None = None
         self.mesh: Mesh
+        self.facts: NodeFacts
         self.network: SilentNetwork
         self.port = 0
         self.group: asyncio.TaskGroup
@@ -130,6 +131,7 @@ class Member:
 
     def _make_mesh(self, endpoint: Endpoint) -> None:
         facts = NodeFacts(self.node_id, f"PC {self.node_id[:4]}", None, port=self.port)
+        self.facts = facts
         now_s = asyncio.get_running_loop().time()
         participant = Participant(
             Identity("pool", self.node_id, self.incarnation, self.versions),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.domain import NodeId
+from engine.domain import LayerRange, NodeId
 from engine.errors import IdentityCopiedError, first_of
+from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT
 from engine.messages.deployment import NodeProgress
 from engine.messages.pool_control import ProgressReported
 from engine.pool.actions import BecameCoordinator, Following
@@ -22,6 +24,8 @@ from tests.integration.meshes import Member, members, until
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
+
+    from engine.messages.pool_status import NodeStatus
 
 PROGRESS = ProgressReported(
     progress=NodeProgress(
@@ -227,15 +231,75 @@ def test_a_node_that_announces_another_version_is_named_before_it_is_reached(
     run(test())
 
 
-def test_a_node_that_is_announced_and_cannot_be_reached_is_named(tmp_path: Path) -> None:
+def test_an_announced_address_where_nobody_listens_is_no_firewall(tmp_path: Path) -> None:
     async def test() -> None:
         a = Member(tmp_path / "a")
         async with members(a):
             await a.start()
             said = Announcement(NodeId("b" * 20), "r", 1, protocol_version=1, shard_format=1)
             a.network.tell(Appeared(said, ("127.0.0.1",)))
-            await until(lambda: any("can't be reached" in n for n in a.status().notes), MEET_S)
-            assert "bbbbbb is announced at 127.0.0.1:1" in " ".join(a.status().notes)
+            named = "bbbbbb was announced at 127.0.0.1:1, and Daisy does not run there now."
+            await until(lambda: named in a.status().notes, MEET_S)
+
+    run(test())
+
+
+def test_an_announced_address_that_does_not_answer_may_be_behind_a_firewall(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        a = Member(tmp_path / "a")
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and says nothing
+            async with members(a):
+                await a.start()
+                port = silent.getsockname()[1]
+                said = Announcement(NodeId("b" * 20), "r", port, 1, 1)
+                a.network.tell(Appeared(said, ("127.0.0.1",)))
+                told = f"bbbbbb is announced at 127.0.0.1:{port} and can't be reached"
+                await until(
+                    lambda: any(told in n and "firewall" in n for n in a.status().notes), 12.0
+                )
+
+    run(test())
+
+
+def test_a_pc_that_is_not_there_any_more_is_named_with_what_became_of_it(
+    tmp_path: Path,
+) -> None:
+    """Nothing it held is shown: its last report is of a process that has ended."""
+
+    async def test() -> None:
+        a, b, c = (Member(tmp_path / name) for name in "abc")
+        async with members(a, b, c):
+            await a.start()
+            for one in (b, c):
+                await one.start(a.address)
+                one.facts.memory_lent_bytes, one.facts.layers = 1 << 20, LayerRange(0, 2)
+                one.facts.model, one.facts.epoch = "tiny", 7
+                await one.mesh.report_now()
+
+            def row(one: Member) -> NodeStatus | None:
+                rows = {node.node_id: node for node in a.status().nodes}
+                return rows.get(one.node_id)
+
+            def has_told(one: Member) -> bool:
+                node = row(one)
+                return node is not None and node.report is not None and node.report.epoch == 7
+
+            await until(lambda: has_told(b) and has_told(c), MEET_S)
+            for one in (b, c):
+                said = Announcement(one.node_id, "r", one.port, PROTOCOL_VERSION, SHARD_FORMAT)
+                a.network.tell(Appeared(said, ("127.0.0.1",)))
+            await b.leave()
+            await c.kill()
+            gone = "Daisy does not run there any more"
+            await until(lambda: row(c).state == "offline" and row(c).notes == (gone,), MEET_S)
+            assert (row(b).state, row(b).notes) == ("gone", ("it was ended",))
+            for one in (b, c):
+                report = row(one).report
+                assert report.name == f"PC {one.node_id[:4]}"
+                assert (report.layers, report.memory_lent_bytes, report.model) == (None, 0, None)
+            assert a.status().notes == ("There is no network: this PC works alone.",)
 
     run(test())
 

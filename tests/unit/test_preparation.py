@@ -84,11 +84,11 @@ def complaints():
 async def cancel_once(begun, work, complaints):
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
-    task = asyncio.create_task(work)
-    await asyncio.to_thread(begun.wait, 10.0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        await asyncio.to_thread(begun.wait, 10.0)
+        task.cancel()
+    assert task.cancelled()
     del task
     gc.collect()  # a future complains when it is forgotten
     await asyncio.sleep(0)

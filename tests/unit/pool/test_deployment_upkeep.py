@@ -65,12 +65,32 @@ def test_a_pool_of_two_goes_on_with_the_one_that_is_left() -> None:
     assert pool.machine.chain == ("a",)
 
 
-@pytest.mark.parametrize("code", ["transport", "stage_process_died", "golden_step"])
+@pytest.mark.parametrize("code", ["stage_process_died", "golden_step"])
 def test_a_chain_that_broke_is_placed_again_at_once(code) -> None:
     pool = ready()
     published, *_ = pool.fail("b", code)
     assert published.record.trouble == trouble(code)
     assert pool.state is State.SPLITTING
+
+
+def test_a_link_that_broke_is_told_by_the_name_of_the_pc_at_its_end() -> None:
+    pool = ready()
+    published, *_ = pool.fail("b", "transport")
+    assert published.record.trouble.what == "The connection to B was lost."
+    assert pool.state is State.SPLITTING
+
+
+def test_a_pc_that_said_goodbye_is_not_sought_behind_a_firewall() -> None:
+    pool = ready()
+    published, *_ = pool.change("b", is_reachable=False, has_left=True)
+    assert published.record.trouble.what == "B was ended."
+    assert "firewall" not in published.record.trouble.advice
+
+
+def test_a_new_coordinator_says_so_too() -> None:
+    pool = Coordinator(seen("a", epoch=7), seen("b", is_reachable=False, has_left=True), seen("c"))
+    pool.take_office(ready_record())
+    assert pool.record.trouble.what == "B was ended."
 
 
 def test_a_stage_that_ends_again_soon_leaves_its_node_out() -> None:

@@ -36,6 +36,20 @@ def only(those: Targets, now_s: float) -> Target:
     return target
 
 
+def test_a_node_at_whose_addresses_nobody_listens_does_not_run() -> None:
+    those = targets()
+    assert not those.is_refused(LOWER), "nothing is known of it"
+    those.announced(LOWER, (CABLE, AIR), NOW_S)
+    cable, air = those.due({}, NOW_S + 60)
+    cable.failed("Refused.", NOW_S, is_refused=True)
+    air.failed("No answer.", NOW_S)
+    assert not those.is_refused(LOWER), "a firewall may be in the way at the other address"
+    air.failed("Refused.", NOW_S, is_refused=True)
+    assert those.is_refused(LOWER)
+    air.answered(NOW_S)
+    assert not those.is_refused(LOWER)
+
+
 def test_of_two_nodes_the_one_with_the_lower_id_dials_first() -> None:
     those = targets()
     those.announced(HIGHER, (CABLE,), NOW_S)
