@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engine.models.embedded import embedded_model
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from engine.models.files import ModelFiles
 
 CHECKOUT = Path(__file__).parents[1]
+
+# How long an example takes says how busy the PC is, and nothing of what is tested.
+settings.register_profile("any PC", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any PC")
 
 
 @pytest.fixture(scope="session")

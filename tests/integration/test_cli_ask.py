@@ -26,7 +26,7 @@ from tests.integration.daisy import (
 )
 from tests.integration.pool import chat, shards
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
@@ -89,6 +89,7 @@ def test_the_locale_changes_nothing(data_dir, unsplit):
     assert ended.token_ids == unsplit.generate(ids, 6).tokens
 
 
+@pytest.mark.alone
 def test_ctrl_c_in_the_middle_of_an_answer_ends_everything(data_dir):
     words = ("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 3, "--json")
     with started(*words, "--data", data_dir) as process:
@@ -103,6 +104,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_ends_everything(data_dir):
     assert b"Traceback" not in err
 
 
+@pytest.mark.alone
 def test_ctrl_c_while_stages_load_ends_everything(data_dir):
     with started("ask", FRANCE, "--stages", 3, "--json", "--data", data_dir) as process:
         while json.loads(process.stdout.readline()).get("phase") != "Loading stages":
@@ -116,6 +118,7 @@ def test_ctrl_c_while_stages_load_ends_everything(data_dir):
     assert b"Traceback" not in err
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_outlives_a_command_that_is_killed(number, talking, own_data):
     words = ("ask", "--raw", "hello", "--ignore-eos", "--stages", 2, "--json", "--model", talking)
@@ -128,6 +131,7 @@ def test_nothing_outlives_a_command_that_is_killed(number, talking, own_data):
         wait_gone(members, 6)
 
 
+@pytest.mark.alone
 def test_a_reader_that_leaves_ends_everything_without_a_word(data_dir):
     words = command("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 1)
     process = subprocess.Popen(

@@ -16,7 +16,7 @@ from engine.scheduler.request import check_max_tokens
 from tests.integration.daisy import daisy, family, interrupt, started, wait_gone
 from tests.integration.pool import request, shards
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
@@ -152,6 +152,7 @@ def test_settings_that_can_not_be_are_said_before_anything_is_loaded(data_dir):
         assert option.strip("-").replace("-", "_") in ended.err
 
 
+@pytest.mark.alone
 def test_ctrl_c_while_the_chat_waits_for_a_question(data_dir):
     with started("chat", *EXACT, "--json", "--data", data_dir) as process:
         while json.loads(process.stdout.readline())["event"] != "stage":
@@ -166,6 +167,7 @@ def test_ctrl_c_while_the_chat_waits_for_a_question(data_dir):
     assert b"Traceback" not in err
 
 
+@pytest.mark.alone
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(data_dir):
     with started("chat", *EXACT, "--ignore-eos", "--json", "--data", data_dir) as process:
 

@@ -21,7 +21,7 @@ from engine.models.unsplit import generate_greedy
 from tests.integration.daisy import C_LOCALE, daisy, refused
 from tests.integration.pool import shards
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 CASES = Path(__file__).parents[1] / "vectors" / "cases"
 FOLDERS = json.loads((CASES / "K28.json").read_text(encoding="utf-8"))["folders"]

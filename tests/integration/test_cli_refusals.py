@@ -19,7 +19,7 @@ from openvino import opset13 as ops
 from tests.integration.daisy import daisy, daisy_here, refused
 from tests.unit.models.conftest import TinyGguf
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 OBEYING_MODES = (
     "setpriv",
@@ -220,10 +220,26 @@ def test_a_folder_that_may_not_be_written(talking, tmp_path):
     assert not list(closed.iterdir())
 
 
+def listen_above_a_free_port():
+    """Listen on a port whose lower neighbour is free, below those the system gives away itself."""
+    port = 20_000 + os.getpid() % 10_000
+    while True:
+        port += 1
+        lower, taken = socket.socket(), socket.socket()
+        try:
+            lower.bind(("127.0.0.1", port - 1))
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+        except OSError:
+            taken.close()
+        else:
+            return taken
+        finally:
+            lower.close()
+
+
 def test_a_port_that_is_taken(talking, own_data):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with listen_above_a_free_port() as taken:
         port = taken.getsockname()[1]
         words = ("ask", "--raw", "hello", "--model", talking, "--stages", 2, "--port", port)
         ended = daisy(*words, data=own_data)

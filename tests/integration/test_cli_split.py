@@ -18,7 +18,7 @@ from tests.integration.daisy import (
     wait_gone,
 )
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 PHASES = ["Reading the model", "Cutting", "Computing golden vectors", "Hashing"]
 
@@ -116,6 +116,7 @@ def test_errors_are_events_for_a_program(talking, own_data, tmp_path):
     assert not ended.err
 
 
+@pytest.mark.alone
 @pytest.mark.embedded
 @pytest.mark.parametrize("phase", ["Reading the model", "Cutting", "Computing golden vectors"])
 def test_ctrl_c_leaves_nothing_behind(phase, embedded, data_dir, tmp_path):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import msgspec
 import numpy as np
@@ -41,7 +41,7 @@ from engine.messages.control import (
 from tests.integration.daisy import wait_gone
 from tests.integration.pool import RunningPool, answered, chat, request, shards
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 FAILS_WITHIN_S = 4.0
 FRANCE = "What is the capital of France?"
@@ -130,6 +130,7 @@ def broken_by(pool, deed, within_s):
 # ---- what breaks the chain --------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_the_heads_own_stage_that_is_killed_is_named_like_any_other(doomed):
     report, seconds = broken_by(doomed, doomed.stage_process(0).kill, FAILS_WITHIN_S)
     assert seconds < FAILS_WITHIN_S
@@ -138,6 +139,7 @@ def test_the_heads_own_stage_that_is_killed_is_named_like_any_other(doomed):
     assert "SIGKILL" in report.what
 
 
+@pytest.mark.alone
 def test_a_stage_process_that_is_killed_fails_the_request_with_its_name_and_signal(doomed):
     victim = doomed.stage_process(1)
     report, seconds = broken_by(doomed, victim.kill, FAILS_WITHIN_S)
@@ -187,6 +189,7 @@ def again(pool, epoch, max_sequences=2):
     )
 
 
+@pytest.mark.alone
 def test_a_node_that_is_killed_fails_the_request_and_takes_its_stage_along(doomed):
     node, stage = doomed.node(1), doomed.stage_process(1)
     report, seconds = broken_by(doomed, node.kill, FAILS_WITHIN_S)
@@ -198,6 +201,7 @@ def test_a_node_that_is_killed_fails_the_request_and_takes_its_stage_along(doome
     assert doomed.node(2).is_running()
 
 
+@pytest.mark.alone
 def test_a_node_that_hangs_is_given_up_by_its_silence(doomed):
     node = doomed.node(1)
     report, seconds = broken_by(doomed, node.suspend, 25)
@@ -228,6 +232,7 @@ def test_askers_that_vanish_give_back_their_places_and_their_blocks(pool):
     works(pool)
 
 
+@pytest.mark.alone
 def test_a_cancel_is_answered_at_any_moment(pool):
     async def cancel(after):
         connection = await pool.connect()
@@ -271,10 +276,23 @@ def place_of(pool, stage):
     return host, int(port)
 
 
-def listen_to(stranger):
-    with suppress(OSError):
-        while stranger.recv(4096):
-            pass
+def listen_to(strangers, for_s):
+    """Take what nodes say to strangers, until they hang up or the time is over."""
+    until_s = time.monotonic() + for_s
+    for stranger in strangers:
+        with suppress(OSError):
+            stranger.settimeout(max(0.001, until_s - time.monotonic()))
+            while stranger.recv(4096):
+                pass
+
+
+def on_all_stages(pool, misbehave):
+    """Do something to each of the three nodes at the same time."""
+
+    async def all_three():
+        await asyncio.gather(*(misbehave(stage) for stage in range(3)))
+
+    pool.run(all_three())
 
 
 @pytest.mark.parametrize(
@@ -289,11 +307,14 @@ def listen_to(stranger):
     ],
 )
 def test_a_stranger_on_the_port_changes_nothing(pool, said):
-    for stage in range(3):
-        with socket.create_connection(place_of(pool, stage), timeout=5) as stranger:
+    with ExitStack() as stack:
+        strangers = [
+            stack.enter_context(socket.create_connection(place_of(pool, stage), timeout=5))
+            for stage in range(3)
+        ]
+        for stranger in strangers:
             stranger.sendall(said)
-            stranger.settimeout(0.3)
-            listen_to(stranger)
+        listen_to(strangers, for_s=0.3)
     works(pool)
 
 
@@ -325,8 +346,7 @@ def test_a_peer_that_breaks_the_protocol_loses_its_connection_only(pool, frame):
         await other.close("Done.")
         await connection.close("Done.")
 
-    for stage in range(3):
-        pool.run(misbehave(stage))
+    on_all_stages(pool, misbehave)
     works(pool)
 
 
@@ -344,8 +364,7 @@ def test_a_malformed_micro_batch_costs_its_sender_the_connection_not_the_stage(p
             async with asyncio.timeout(5):
                 await connection.receive()
 
-    for stage in range(3):
-        pool.run(misbehave(stage))
+    on_all_stages(pool, misbehave)
     works(pool)
 
 
@@ -392,8 +411,7 @@ def test_a_placement_that_is_not_for_a_node_does_not_end_what_runs_there(pool, s
         assert isinstance(answer, StageFailed)
         await connection.close("Done.")
 
-    for stage in range(3):
-        pool.run(misplace(stage))
+    on_all_stages(pool, misplace)
     works(pool)
 
 
@@ -427,6 +445,7 @@ def test_the_same_name_for_two_requests_ends_that_connection(pool):
 # ---- placements and ends -----------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_a_placer_that_vanishes_while_a_stage_loads_leaves_no_process(folder):
     running = RunningPool(folder, OPTIONS)
     try:
@@ -450,6 +469,7 @@ def test_a_placer_that_vanishes_while_a_stage_loads_leaves_no_process(folder):
         running.close()
 
 
+@pytest.mark.alone
 def test_a_node_and_its_stage_end_with_whoever_started_them(folder):
     program = (
         "import asyncio, sys\n"

@@ -18,7 +18,7 @@ from engine.models.tokenizer import load_tokenizer
 from engine.models.unsplit import UnsplitModel
 from tests.integration.pool import RunningPool, chat, request, shards
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 EXACT = PoolOptions(mode="exact", context_tokens=512, max_sequences=4)
 FRANCE = "What is the capital of France?"

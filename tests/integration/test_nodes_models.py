@@ -13,7 +13,7 @@ from engine.models.unsplit import generate_greedy
 from tests.integration.conftest import make_talking
 from tests.integration.pool import RunningPool, chat, request, shards
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 
 def test_a_bos_the_template_writes_is_not_added_again(talking, own_data, cases):

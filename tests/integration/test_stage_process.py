@@ -33,7 +33,7 @@ from engine.stages.host import StageProcess
 from engine.stages.pipe_frames import LENGTH
 from tests.unit.stages.running import MODELS, PROMPTS, batch, plain_greedy, whole
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 LOAD_S = 60.0
 
@@ -158,6 +158,7 @@ def test_a_prefill_chunk_larger_than_any_pipe_goes_through(tmp_path):
     run(test())
 
 
+@pytest.mark.alone
 def test_a_process_killed_within_a_batch_is_an_error_within_a_second():
     async def test() -> None:
         async with StageProcess() as process:
@@ -182,6 +183,7 @@ def test_a_process_killed_within_a_batch_is_an_error_within_a_second():
     run(test())
 
 
+@pytest.mark.alone
 def test_whoever_waits_for_room_learns_of_the_end_too():
     async def test() -> None:
         async with StageProcess(max_in_flight=1) as process:
@@ -249,6 +251,7 @@ def test_the_end_of_input_is_a_clean_end():
     assert (started.returncode, started.stdout) == (0, b"")
 
 
+@pytest.mark.alone
 def test_it_ends_with_its_parent_though_its_input_stays_open():
     """A node killed while a stage loads must not leave the memory taken."""
     starter = (
@@ -261,10 +264,11 @@ def test_it_ends_with_its_parent_though_its_input_stays_open():
     command = [sys.executable, "-c", starter]
     with subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, text=True) as parent:
         stage = psutil.Process(int(parent.stdout.readline()))
-        time.sleep(1.5)  # it is up and waits for its first message
+        while stage.num_threads() < 2:  # the second one watches the parent
+            time.sleep(0.02)
         assert stage.is_running()
         parent.kill()
-    psutil.wait_procs([stage], timeout=5)
+    psutil.wait_procs([stage], timeout=10)
     assert not stage.is_running()
     os.close(source)
     os.close(held)
@@ -356,6 +360,7 @@ def test_loading_that_takes_too_long_is_ended():
     run(test())
 
 
+@pytest.mark.alone
 def test_loading_can_be_cancelled():
     async def test() -> None:
         process = StageProcess()
@@ -367,6 +372,7 @@ def test_loading_can_be_cancelled():
     run(test())
 
 
+@pytest.mark.alone
 def test_a_hanging_process_is_ended_by_force():
     """It is stopped, so it sees neither the end of input nor SIGTERM."""
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from engine.transport.connection import Connection
 
+# Between two looks of a busy PC at its clock may lie half a second.
+LESS_QUICK = Liveness(hello_within_s=5.0, ping_after_s=0.3, dead_after_s=2.0, goodbye_within_s=1.0)
 QUICK = Liveness(hello_within_s=0.5, ping_after_s=0.2, dead_after_s=0.6, goodbye_within_s=0.5)
 CANCEL = encode_control(Cancel(request_id="r-1"))
 
@@ -285,7 +287,7 @@ def test_a_busy_program_holds_the_sender_back_and_is_not_taken_for_dead() -> Non
             await connection.receive()
 
         frame = encode_control(Generate(request_id="r", prompt="x" * 1_000_000))
-        async with listening(slow, QUICK) as (client, _, address):
+        async with listening(slow, LESS_QUICK) as (client, _, address):
             connection = await client.connect(address)
 
             async def send_all() -> None:
@@ -294,7 +296,7 @@ def test_a_busy_program_holds_the_sender_back_and_is_not_taken_for_dead() -> Non
 
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(send_all())
-                await asyncio.sleep(1.5)
+                await asyncio.sleep(1.5 * LESS_QUICK.dead_after_s)
                 assert not sending.done()
                 go_on.set()
             assert await connection.receive() == CANCEL
