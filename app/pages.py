@@ -36,4 +36,6 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("pool", "app.pool.page:PoolPage"),
     PageEntry("models", "app.models.page:ModelsPage"),
     PageEntry("settings", "app.settings.page:SettingsPage"),
+    PageEntry("devices", "app.devices.page:DevicesPage", in_rail=False),
+    PageEntry("doctor", "app.doctor.page:DoctorPage", in_rail=False),
 )

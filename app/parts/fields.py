@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen, QPolygonF
-from PySide6.QtWidgets import QAbstractSpinBox, QCheckBox, QComboBox, QSpinBox
+from PySide6.QtWidgets import QCheckBox, QComboBox, QSpinBox
 
-from app.look.tokens import CORNER_PX
+from app.look.tokens import CORNER_PX, SPACE_PX
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QPoint
@@ -26,6 +26,17 @@ QLineEdit, QComboBox, QSpinBox, QPlainTextEdit {{
 QLineEdit:focus, QComboBox:focus, QSpinBox:focus, QPlainTextEdit:focus {{
   border: 2px solid {link};
 }}
+QSpinBox {{ padding: {up}px 0; min-height: {tall}px; }}
+QSpinBox QLineEdit, QSpinBox QLineEdit:focus {{
+  border: none; padding: 0; background: transparent;
+}}
+QSpinBox::up-button, QSpinBox::down-button {{ width: 0; border: none; }}
+QListWidget {{
+  color: {ink}; background: {surface}; border: 1px solid {line}; border-radius: {corner}px;
+}}
+QListWidget:focus {{ border: 1px solid {link}; }}
+QListWidget::item {{ padding: {up}px {side}px; }}
+QListWidget::item:selected {{ color: {on_heart}; background: {heart}; }}
 QLineEdit:disabled, QComboBox:disabled, QSpinBox:disabled {{
   color: {quiet}; border-style: dashed;
 }}
@@ -49,6 +60,7 @@ def field_sheet(look: Look) -> str:
         up=look.space(1),
         side=look.space(2),
         arrow=look.px(28),
+        tall=look.px(20),
         **colours,
     )
 
@@ -86,7 +98,7 @@ class Choice(QComboBox):
 
 
 class Number(QSpinBox):
-    """A number, changed by writing it or with the arrow keys."""
+    """A number, changed by writing it or with the arrow keys; its buttons have no width."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         """Begin with none.
@@ -95,7 +107,7 @@ class Number(QSpinBox):
             parent: Owns it.
         """
         super().__init__(parent)
-        self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
+        self.lineEdit().setTextMargins(SPACE_PX, 0, SPACE_PX, 0)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Leave the wheel to the page."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QWidget
 
+from app.look.tokens import TYPE_PX
+
 if TYPE_CHECKING:
     from app.look.look import Look
     from app.look.tokens import Step
@@ -68,4 +70,10 @@ class Text(QLabel):
 
     def _dress(self) -> None:
         self.setFont(self._look.font(self._step, bold=self._bold))
-        self.setStyleSheet(f"color: {self._look.colour(self._colour).name()}; background: none;")
+        # The application's style sheet has a size for everything: only another one changes it.
+        size = self._look.px(TYPE_PX[self._step])
+        weight = 600 if self._bold else 400
+        colour = self._look.colour(self._colour).name()
+        self.setStyleSheet(
+            f"color: {colour}; background: none; font-size: {size}px; font-weight: {weight};"
+        )

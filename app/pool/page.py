@@ -59,6 +59,7 @@ class PoolPage(Page):
         self._plan = Text(look, "body", "quiet").selectable()
         self.act = Action(look, "chief")  # the one next step
         self._add = Action(look, "plain", "devices")
+        self._doctor = Action(look, "plain", "doctor")
         self._unload = Action(look)
         self._views = [Action(look), Action(look)]
         self._stack = QStackedWidget()
@@ -87,7 +88,7 @@ class PoolPage(Page):
         words.addWidget(self._headline)
         words.addWidget(self._plan)
         top.addLayout(words, 1)
-        for button in (self.act, self._unload, self._add):
+        for button in (self.act, self._unload, self._add, self._doctor):
             top.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
         self._stack.addWidget(self.picture)
         self._stack.addWidget(self.table)
@@ -131,6 +132,7 @@ class PoolPage(Page):
         self.table.chosen.connect(self._on_chosen)
         self.details.closed.connect(lambda: self.picture.mark_chosen(None))
         self._add.clicked.connect(lambda: shared.navigation.go("devices"))
+        self._doctor.clicked.connect(lambda: shared.navigation.go("doctor"))
         self._unload.clicked.connect(shared.loading.unload)
         self.act.clicked.connect(self._on_act)
 
@@ -225,5 +227,6 @@ class PoolPage(Page):
         self._unload.say(words.text("unload"))
         self._unload.setVisible(bool(self._ring.model_name))
         self._add.say(words.text("add_pc"), words.text("add_pc_hint"))
+        self._doctor.say(words.text("open_doctor"))
         for view, name in zip(self._views, ("view_picture", "view_table"), strict=True):
             view.say(words.text(name))

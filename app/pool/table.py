@@ -197,15 +197,17 @@ class PoolTable(QTableView):
             name: look.colour(name).name()
             for name in ("paper", "surface", "raised", "line", "ink", "quiet", "link")
         }
-        self.setStyleSheet(_SHEET.format(pad=look.space(2), **colours))
+        self.setStyleSheet(_SHEET.format(pad=look.space(2), size=look.px(12), **colours))
 
 
 _SHEET = (
-    "QTableView {{ background: {surface}; color: {ink}; border: 1px solid {line};"
+    "QTableView {{ font-size: {size}px; background: {surface}; color: {ink};"
+    " border: 1px solid {line};"
     " selection-background-color: {raised}; selection-color: {ink}; }} "
     "QTableView:focus {{ border: 1px solid {link}; }} "
     "QTableView::item {{ padding: 0 {pad}px; border-bottom: 1px solid {line}; }} "
-    "QHeaderView::section {{ background: {paper}; color: {quiet}; border: none;"
+    "QHeaderView::section {{ font-size: {size}px; font-weight: 600; color: {quiet};"
+    " background: {paper}; border: none;"
     " border-bottom: 1px solid {line}; padding: {pad}px; }} "
     "QHeaderView, QTableCornerButton::section {{ background: {paper}; border: none; }}"
 )

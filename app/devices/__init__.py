@@ -1,0 +1,1 @@
+"""Letting PCs in, and joining a pool."""
