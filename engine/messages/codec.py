@@ -42,7 +42,7 @@ from engine.messages.frames import (
     peek_header,
 )
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
-from engine.messages.ranges import check_ranges
+from engine.messages.ranges import check_heard, check_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,6 +210,7 @@ def _decode_control(number: MessageType, frame: memoryview) -> Message:
     try:
         message = _DECODERS[number].decode(frame[PREFIX.size :])
         check_ranges(message)
+        check_heard(message)
     # RecursionError: a body nested a thousand deep. ValueError: an integer or date beyond Python.
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
         raise RemoteProtocolError(f"{number.name} can't be read: {shown(str(exc))}.") from exc

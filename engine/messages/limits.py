@@ -32,7 +32,8 @@ MAX_U32 = 2**32 - 1
 
 # Dictionaries and lists inside a control message (a tool's JSON schema); ordinary ones reach 10.
 MAX_NESTING = 32
-MAX_LAYERS = 10_000  # of a model; the deepest published have about 200
+MAX_LAYERS = 1024  # of a model; the deepest published have about 200
+MAX_HEARD_COUNTER = 2**52  # of a term somebody tells: room is left to claim the next ones
 MAX_COUNTER = 2**53  # of a term: a claim a microsecond for 285 years
 MAX_ID_LENGTH = 64  # characters of an id, a version or a device, and entries of a list of them
 MAX_NAME_LENGTH = 256  # characters of a name a person gave
@@ -54,3 +55,8 @@ MAX_CHUNKS = 1 << 16  # of a file: 256 GiB
 MAX_CHUNK_LIST_BYTES = MAX_CHUNKS * 32 + 1024  # a SHA-256 each, and what else a list says
 # A roster of 64 members with everyone who was ever removed; an ordinary one has 3 KB.
 MAX_ROSTER_BYTES = 128 << 10
+MAX_HEADS = 2**16  # of a layer, and values of one; the published have hundreds
+MAX_CONTEXT_TOKENS = 2**31 - 1  # positions are int32
+MAX_SEQUENCES = 1024  # at once; as many as one pass may have steps
+MAX_MEMORY_BYTES = 2**50  # of one PC: a petabyte
+MAX_ADDRESS_LENGTH = 300  # host and port

@@ -14,14 +14,19 @@ import msgspec
 
 from engine.domain import LayerRange
 from engine.errors import UsageError
-from engine.messages.control import Generate
+from engine.messages.control import Generate, NodeHeartbeat
 from engine.messages.deployment import Wish
 from engine.messages.limits import (
+    MAX_ADDRESS_LENGTH,
     MAX_CHUNKS,
+    MAX_CONTEXT_TOKENS,
     MAX_COUNTER,
+    MAX_HEADS,
+    MAX_HEARD_COUNTER,
     MAX_ID_LENGTH,
     MAX_KEPT_MODELS,
     MAX_LAYERS,
+    MAX_MEMORY_BYTES,
     MAX_NAME_LENGTH,
     MAX_NESTING,
     MAX_NODES,
@@ -30,6 +35,7 @@ from engine.messages.limits import (
     MAX_PROGRESS,
     MAX_REQUEST_ID_LENGTH,
     MAX_SENTENCE_LENGTH,
+    MAX_SEQUENCES,
     MAX_SOURCE_LENGTH,
     MAX_STOPPING_IDS,
     MAX_TOKEN_ID,
@@ -40,6 +46,8 @@ from engine.messages.pool_control import (
     AskChunkList,
     AskChunksThere,
     ChunksThere,
+    DeploymentChanged,
+    DeploymentKnown,
     MakeWish,
     ModelSplit,
 )
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Sized
 
     from engine.messages.message import Message
+    from engine.messages.pool import Term
 
 HIGHEST = {
     **dict.fromkeys(("epoch", "batch_id", "sequence_id", "sequence_ids"), MAX_U32),
@@ -57,6 +66,11 @@ HIGHEST = {
     **dict.fromkeys(("counter", "version", "done", "total"), MAX_COUNTER),
     **dict.fromkeys(("layer_bytes", "embedding_bytes", "head_bytes"), MAX_COUNTER),
     **dict.fromkeys(("usable_bytes", "needed_bytes"), MAX_COUNTER),
+    **dict.fromkeys(("num_kv_heads", "head_size", "value_head_size"), MAX_HEADS),
+    **dict.fromkeys(("memory_total_bytes", "memory_free_bytes"), MAX_MEMORY_BYTES),
+    **dict.fromkeys(("memory_cap_bytes", "memory_lent_bytes"), MAX_MEMORY_BYTES),
+    "context_tokens": MAX_CONTEXT_TOKENS,
+    "max_sequences": MAX_SEQUENCES,
     "next_number": MAX_U32,
     "index": MAX_CHUNKS - 1,
     "piece": MAX_PIECES - 1,
@@ -77,6 +91,7 @@ LONGEST = {
     **dict.fromkeys(("name", "model", "detail"), MAX_NAME_LENGTH),
     **dict.fromkeys(("what", "advice", "reason", "remedy"), MAX_SENTENCE_LENGTH),
     "source": MAX_SOURCE_LENGTH,
+    "address": MAX_ADDRESS_LENGTH,
     "bitmap": MAX_CHUNKS // 8,
 }
 # Entries of a list.
@@ -108,6 +123,27 @@ def check_ranges(message: Message) -> None:
             _check_one("manifest_sha256", message.manifest_sha256, "trouble", message.trouble)
         case MakeWish(wish=Wish(wish_id=wish_id)) if wish_id != message.wish_id:
             raise ValueError("wish_id is not that of the wish")
+
+
+def check_heard(message: Message) -> None:
+    """Return if a message that came may be believed, as far as ranges say.
+
+    A term counts up by one; whoever tells one near the end of all counters wants that nobody can
+    claim the next.
+
+    Raises:
+        ValueError: It may not.
+    """
+    terms: tuple[Term | None, ...] = ()
+    match message:
+        case NodeHeartbeat(heartbeat=heartbeat):
+            terms = (heartbeat.term,)
+        case DeploymentChanged(stamp=stamp, deployment=deployment):
+            terms = (stamp.term, deployment.term)
+        case DeploymentKnown(deployment=deployment):
+            terms = (deployment.term,)
+    if any(term is not None and term.counter > MAX_HEARD_COUNTER for term in terms):
+        raise ValueError("counter is higher than any term can be")
 
 
 def _check_one(name: str, value: object, other_name: str, other: object) -> None:

@@ -148,13 +148,18 @@ class Placements:
             raise PlacementError(f"The head of placement {epoch} does not run on this PC.")
         await self.head.probe()
 
-    def on_failure(self, failure: BatchFailed | StageFailed) -> None:
+    def on_failure(self, failure: BatchFailed | StageFailed, sender: NodeId | None = None) -> None:
         """Take what a stage of the chain reports to its head.
 
         Args:
             failure: Of any epoch; that of another one is nothing to this head.
+            sender: Who says so; what a node outside of the chain says counts for nothing. None
+                for this node itself.
         """
-        if self.head is not None:
+        if self.head is None or self.stage is None:
+            return
+        chain = {place.node_id for place in self.stage.placement.stages}
+        if sender is None or sender in chain:
             self.head.on_failure(failure)
 
     async def _load(

@@ -230,7 +230,7 @@ class _Node:
             case Cancel():
                 requests.cancel(message)
             case BatchFailed() | StageFailed():
-                self.placements.on_failure(message)
+                self.placements.on_failure(message, connection.peer.node_id)
         if self.pool is not None and await self._is_pools(self.pool.part, message, connection):
             return
         match message:

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from engine.errors import StorageError
+from engine.errors import LocalProtocolError, StorageError
 from engine.messages.control import NodeHeartbeat
 from engine.pool.actions import BecameCoordinator, CoordinatorLost, Following, Persist, SteppedDown
 from engine.pool.participant import Broadcast
@@ -75,12 +75,18 @@ class Duties:
     async def _perform(self, output: Output) -> None:
         match output:
             case Broadcast():
-                await self._sessions.send_every_way(NodeHeartbeat(heartbeat=output.heartbeat))
+                await self._broadcast(NodeHeartbeat(heartbeat=output.heartbeat))
             case Persist():
                 await self._persist(output)
             case BecameCoordinator() | Following() | SteppedDown() | CoordinatorLost():
                 _logger.info("pool: %s", _told(output))
                 await self._act(output)
+
+    async def _broadcast(self, beat: NodeHeartbeat) -> None:
+        try:
+            await self._sessions.send_every_way(beat)
+        except LocalProtocolError as error:
+            _logger.warning("pool: %s", error.what)  # the next one may be in order again
 
     async def _persist(self, order: Persist) -> None:
         try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 MAX_UNSENT = 256  # messages; the oldest goes, since what is told is told again
 RETRY_S = 0.5
 GIVE_UP_S = 30.0  # the coordinator has planned anew long before
+
+_logger = logging.getLogger(__name__)
 
 
 class _Letter(NamedTuple):
@@ -104,6 +109,14 @@ class Outbox:
         self._has_letters.set()
 
     async def _send(self, letter: _Letter) -> bool:
+        try:
+            return await self._deliver(letter)
+        except LocalProtocolError as error:
+            # What others told may be in it, and break a rule: nobody is told it, and all goes on.
+            _logger.warning("pool: %s", error.what)
+            return True
+
+    async def _deliver(self, letter: _Letter) -> bool:
         if letter.to is None:
             await self._take_own(letter.message, self._node_id)
             await self._mesh.send_all(letter.message)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import engine
+from engine.errors import UsageError
 from engine.messages.control import SHARD_FORMAT
 from engine.models.files import IR_XML
 from engine.models.shown_path import shown_path
 from engine.models.storage import storage_errors
+from engine.pool.chunks import checked_name
 from engine.pool.disk import signature, write_whole
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ class ShelfRecords:
             return _Record()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             record = _Record(format=0)
-        if record.format != _FORMAT:
+        if record.format != _FORMAT or not _has_names(record):
             self.notes.append(
                 f"{shown_path(self._path)} can't be read. Models are looked at again when they "
                 "are loaded."
@@ -153,6 +155,16 @@ class ShelfRecords:
                 del entries[key]
         with storage_errors(self._path):
             write_whole(self._path, msgspec.json.encode(self._record))
+
+
+def _has_names(record: _Record) -> bool:
+    """Return whether everything that is to name a file does."""
+    names = [*record.models, *record.sources.values(), *record.divisions.values()]
+    names += [name for files in record.models.values() for name in files]
+    try:
+        return all(checked_name(name) for name in names)
+    except UsageError:
+        return False
 
 
 def source_key(source: Path) -> str | None:
@@ -174,7 +186,7 @@ def source_key(source: Path) -> str | None:
             found = (*folder.iterdir(), *folder.glob("additional_chat_templates/*"))
             paths = sorted(path for path in found if path.suffix.lower() in _MODEL_SUFFIXES)
         facts = [[shown_path(path.absolute()), *signature(path)] for path in paths]
-    except OSError:  # said by whoever opens it
+    except (OSError, ValueError):  # said by whoever opens it; ValueError: a NUL in the path
         return None
     return _hash([shown_path(source.absolute()), facts])
 

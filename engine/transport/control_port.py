@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 OPEN_WITHIN_S = 3.0  # from connecting to the token, and from that to the answer
 CLOSE_WITHIN_S = 1.0
-MAX_STRANGERS = 16  # connections that have not shown the token; more are closed at once
+RETRIES_S = (0.05, 0.2, 0.5)
+MAX_STRANGERS = 64  # connections that have not shown the token; of more, the oldest is closed
 _LENGTH = struct.Struct("<I")
 
 _logger = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class ControlPort:
         self._hello = hello
         self._attend = attend
         self._group = group
-        self._num_strangers = 0
+        self._strangers: dict[ControlConnection, None] = {}  # the oldest first
         self._open: set[ControlConnection] = set()
         self._server: asyncio.Server | None = None
 
@@ -190,9 +191,10 @@ class ControlPort:
     def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = writer.get_extra_info("peername")[:2]
         connection = ControlConnection(reader, writer, f"{host}:{port}")
-        if self._num_strangers >= MAX_STRANGERS:
-            connection.abort()
-            return
+        if len(self._strangers) >= MAX_STRANGERS:
+            # A program with the token shows it at once: who has waited longest has none.
+            next(iter(self._strangers)).abort()
+        self._strangers[connection] = None
         self._group.create_task(self._serve(connection))
 
     async def _serve(self, connection: ControlConnection) -> None:
@@ -207,14 +209,13 @@ class ControlPort:
             await connection.close("It ended.")
 
     async def _is_let_in(self, connection: ControlConnection) -> bool:
-        self._num_strangers += 1
         try:
             async with asyncio.timeout(OPEN_WITHIN_S):
                 said = decode(await connection.receive(MAX_HELLO_BYTES))
         except TimeoutError:
             return False
         finally:
-            self._num_strangers -= 1
+            self._strangers.pop(connection, None)
         if not isinstance(said, OpenControl):
             return False
         if not hmac.compare_digest(said.token.encode(), self.token.encode()):
@@ -233,12 +234,32 @@ async def connect_control(port: int, token: str, product_version: str) -> Contro
         token: As the node wrote it down.
         product_version: Of the program that connects.
 
-    Raises:
-        PeerUnreachableError: None listens there, or it is another one's port by now.
-        PeerTimeoutError: It does not answer.
-        RemoteProtocolError: What answers is no node.
+    Fails with ``PeerUnreachableError`` if none listens there, or it is another one's port by now;
+    with ``PeerTimeoutError`` if it does not answer; with ``RemoteProtocolError`` if what answers
+    is no node.
 
     Cancellation: safe; nothing stays open.
+    """
+    for pause_s in RETRIES_S:
+        try:
+            return await _connect_once(port, token, product_version)
+        except _CutOffError:
+            await asyncio.sleep(pause_s)  # a crowd at the port; it is short
+    return await _connect_once(port, token, product_version)
+
+
+class _CutOffError(PeerUnreachableError):
+    """The port took the connection and closed it without a word."""
+
+
+async def _connect_once(port: int, token: str, product_version: str) -> ControlConnection:
+    """Connect and show the token.
+
+    Raises:
+        PeerUnreachableError: None listens there.
+        PeerTimeoutError: It does not answer.
+        RemoteProtocolError: What answers is no node.
+        _CutOffError: It closed without a word.
     """
     connection: ControlConnection | None = None
     try:
@@ -247,7 +268,11 @@ async def connect_control(port: int, token: str, product_version: str) -> Contro
             connection = ControlConnection(*streams, f"{LOOPBACK}:{port}")
             opening = OpenControl(token=token, product_version=product_version)
             await connection.send(encode_control(opening))
-            hello = decode(await connection.receive(MAX_HELLO_BYTES))
+            try:
+                frame = await connection.receive(MAX_HELLO_BYTES)
+            except PeerUnreachableError as exc:
+                raise _CutOffError(exc.what) from exc
+            hello = decode(frame)
             if not isinstance(hello, Hello):
                 raise RemoteProtocolError(f"{connection.address}: It is no node.")
             connection.peer = hello

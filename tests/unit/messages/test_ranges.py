@@ -9,7 +9,12 @@ from engine.errors import LocalProtocolError, RemoteProtocolError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import MessageType, NodeHeartbeat, NodeReported
 from engine.messages.frames import MAGIC, PREFIX
-from engine.messages.limits import MAX_CHUNKS, MAX_SENTENCE_LENGTH
+from engine.messages.limits import (
+    MAX_CHUNKS,
+    MAX_COUNTER,
+    MAX_HEARD_COUNTER,
+    MAX_SENTENCE_LENGTH,
+)
 from engine.messages.pool import Term
 from tests.unit.messages.examples import CONTROL
 
@@ -159,3 +164,30 @@ def test_a_chunks_error_names_file_and_chunk():
         "request_id": f"{'ab' * 32}/{MAX_CHUNKS - 1}/3",
     }
     assert received(MessageType.ERROR_REPORT, report).request_id.endswith("/65535/3")
+
+
+@pytest.mark.parametrize("counter", [MAX_HEARD_COUNTER + 1, MAX_COUNTER])
+def test_a_term_that_leaves_no_room_for_the_next_is_not_believed(counter):
+    """Who heard it would claim the next one, and never be able to say so."""
+    beat = CONTROL[MessageType.NODE_HEARTBEAT].heartbeat
+    term = msgspec.structs.replace(beat.term, counter=counter)
+    told = NodeHeartbeat(heartbeat=msgspec.structs.replace(beat, term=term))
+    with pytest.raises(RemoteProtocolError, match="counter"):
+        decode(encode_control(told))
+
+
+def test_the_highest_term_that_may_be_heard_is_heard():
+    beat = CONTROL[MessageType.NODE_HEARTBEAT].heartbeat
+    term = msgspec.structs.replace(beat.term, counter=MAX_HEARD_COUNTER)
+    told = NodeHeartbeat(heartbeat=msgspec.structs.replace(beat, term=term))
+    assert decode(encode_control(told)) == told
+
+
+@pytest.mark.parametrize("kind", [MessageType.DEPLOYMENT_CHANGED, MessageType.DEPLOYMENT_KNOWN])
+def test_a_record_of_such_a_term_is_not_believed(kind):
+    message = CONTROL[kind]
+    record = message.deployment
+    term = msgspec.structs.replace(record.term, counter=MAX_COUNTER)
+    changed = msgspec.structs.replace(record, term=term)
+    with pytest.raises(RemoteProtocolError, match="counter"):
+        decode(encode_control(msgspec.structs.replace(message, deployment=changed)))

@@ -121,36 +121,47 @@ def test_all_but_what_runs_now_goes_and_what_is_being_tried_stays(store):
 
 def test_a_record_outlives_its_process(tmp_path):
     records = ShelfRecords(tmp_path)
-    records.keep_model("m" * 64, {"f" * 64: (5, 123)}, "source")
-    records.keep_division("division", "s" * 64)
+    records.keep_model("a" * 64, {"f" * 64: (5, 123)}, "source")
+    records.keep_division("division", "5" * 64)
     again = ShelfRecords(tmp_path)
-    assert again.models == ("m" * 64,)
-    assert dict(again.signatures_of("m" * 64)) == {"f" * 64: (5, 123)}
-    assert again.model_of("source") == "m" * 64
-    assert again.manifest_of("division") == "s" * 64
+    assert again.models == ("a" * 64,)
+    assert dict(again.signatures_of("a" * 64)) == {"f" * 64: (5, 123)}
+    assert again.model_of("source") == "a" * 64
+    assert again.manifest_of("division") == "5" * 64
     again.forget_all_but(())
     assert ShelfRecords(tmp_path).models == ()
     assert ShelfRecords(tmp_path).model_of("source") is None
-    assert ShelfRecords(tmp_path).manifest_of("division") == "s" * 64
+    assert ShelfRecords(tmp_path).manifest_of("division") == "5" * 64
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"format":9}', b"\xff\xfe", b'{"models":{"a":1}}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b'{"format":9}',
+        b"\xff\xfe",
+        b'{"models":{"a":1}}',
+        b'{"models":{"../../x":{"../y":[1,2]}}}',
+        b'{"sources":{"x":"../y"}}',
+    ],
+)
 def test_a_damaged_record_is_begun_anew_and_said(tmp_path, damage):
     (tmp_path / RECORDS_NAME).write_bytes(damage)
     records = ShelfRecords(tmp_path)
     assert len(records.notes) == 1
     assert "can't be read" in records.notes[0]
-    records.keep_model("m", {"f": (1, 2)})
+    records.keep_model("a" * 64, {"f" * 64: (1, 2)})
     assert ShelfRecords(tmp_path).notes == []
 
 
 def test_a_record_does_not_grow_for_ever(tmp_path):
     records = ShelfRecords(tmp_path)
     for number in range(300):
-        records.keep_division(str(number), "s")
+        records.keep_division(str(number), "5" * 64)
     again = ShelfRecords(tmp_path)
     assert again.manifest_of("43") is None
-    assert again.manifest_of("44") == "s"
+    assert again.manifest_of("44") == "5" * 64
 
 
 def test_the_key_of_a_source_changes_with_what_belongs_to_a_model_and_nothing_else(tmp_path):

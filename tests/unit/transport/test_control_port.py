@@ -197,3 +197,30 @@ def test_what_answers_and_is_no_node_is_said():
         server.close()
 
     run(scenario)
+
+
+def test_a_crowd_without_the_token_does_not_keep_its_owner_out():
+    """The oldest of them goes: a program with the token shows it at once."""
+
+    async def scenario():
+        async with open_port() as (_, port):
+            crowd = [await asyncio.open_connection("127.0.0.1", port.number) for _ in range(200)]
+            for _ in range(20):
+                connection = await connect_control(port.number, TOKEN, "0.9")
+                await connection.close("Let in.")
+            for _, writer in crowd:
+                writer.close()
+
+    run(scenario)
+
+
+def test_many_programs_with_the_token_are_let_in_at_once():
+    async def scenario():
+        async with open_port() as (_, port):
+            opened = await asyncio.gather(
+                *(connect_control(port.number, TOKEN, "0.9") for _ in range(200))
+            )
+            for connection in opened:
+                await connection.close("Done.")
+
+    run(scenario)
