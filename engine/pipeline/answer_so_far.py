@@ -54,6 +54,11 @@ class AnswerSoFar:
         """Whether an asker holds a part of it, or was promised it."""
         return self.is_accepted or bool(self._committed_ids)
 
+    @property
+    def is_coming(self) -> bool:
+        """Whether its asker would be surprised by a pause: it was promised, and none is told."""
+        return self.is_accepted and self._quiet_since_s is None
+
     def request_for(self, epoch: int) -> Generate:
         """Return the request with which a head begins the answer, or goes on with it.
 
@@ -98,7 +103,7 @@ class AnswerSoFar:
             what: Why, one sentence.
             now_s: When it was noticed.
         """
-        if not self.is_accepted or self._quiet_since_s is not None:
+        if not self.is_coming:
             return ()
         self._quiet_since_s = now_s if self._last_delta_s is None else self._last_delta_s
         return (AnswerInterrupted(request_id=self._request.request_id, what=what),)

@@ -20,6 +20,7 @@ class Waits(NamedTuple):
 
     load_s: float = 600.0  # for a model that is being loaded: 20 GB on a slow disk
     mend_s: float = 120.0  # for another placement, after this one broke
+    reason_s: float = 0.5  # for the record to say which PC was lost, before the asker is told
     failed_s: float = 10.0  # for a placement that failed to be tried again
     again_s: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0)  # before the same placement is
 

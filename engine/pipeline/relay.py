@@ -22,6 +22,7 @@ from engine.messages.control import Accepted, Cancel, TextDelta
 from engine.messages.deployment import Deployment
 from engine.pipeline.answer_so_far import AnswerSoFar
 from engine.pipeline.asking import answer_events
+from engine.pipeline.blame import is_loss, why_interrupted
 from engine.pipeline.patience import Patience, Waits
 
 if TYPE_CHECKING:
@@ -195,11 +196,30 @@ class Relay:
                 if call.cancelled.is_set() or call.so_far.is_finished:
                     break
                 call.patience.failed(error, record.epoch, _now_s(), was_accepted=call.was_accepted)
-                await call.tell(call.so_far.interrupted(error.what, _now_s()))
+                await self._tell_interrupted(call, error, record)
             else:
                 return
         if not call.so_far.is_finished:
             await call.tell((call.so_far.cancelled(),))
+
+    async def _tell_interrupted(self, call: _Call, error: DaisyError, tried: Deployment) -> None:
+        """Tell the asker that no more comes for now, and which PC was lost.
+
+        The record says it best, a moment later. Where another placement has to come, nothing is
+        lost by waiting for that; where the same one goes on, ``reason_s`` at most.
+        """
+        if not call.so_far.is_coming:
+            return
+        until_s = _now_s() + (self._waits.reason_s if is_loss(error) else 0.0)
+        while (
+            (present := self._route.deployment()) is not None
+            and present.epoch == tried.epoch
+            and _now_s() < until_s
+            and not call.cancelled.is_set()
+        ):
+            await self._wait(call, present.order, until_s)
+        what = why_interrupted(error, tried, present)
+        await call.tell(call.so_far.interrupted(what, _now_s()))
 
     async def _next_placement(self, call: _Call) -> Deployment | None:
         """Wait for a placement to try; None when the asker wants no more.

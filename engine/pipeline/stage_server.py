@@ -25,6 +25,7 @@ from engine.messages.control import (
     OpenSequence,
     StageFailed,
 )
+from engine.pipeline.blame import blamed
 from engine.pipeline.layer_time import LayerTime
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class StageServer:
         try:
             yield
         except DaisyError as error:
-            what = f"Stage {stage_index}: {where}{error.what}"
+            what = blamed(stage_index, f"{where}{error.what}")
             named = rebuilt(error.code, what, error.advice)
             if self._error is None:
                 self._error = named
@@ -291,7 +292,7 @@ class StageServer:
                 named = msgspec.structs.replace(
                     failure,
                     stage_index=self._stage_index,
-                    what=f"Stage {self._stage_index}: {failure.what}",
+                    what=blamed(self._stage_index, failure.what),
                 )
                 await self._to_head(encode_control(named))
 

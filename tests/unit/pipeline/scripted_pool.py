@@ -40,12 +40,13 @@ from tests.unit.pipeline.scripted import (
 if TYPE_CHECKING:
     from engine.pipeline.chat_text import ChatText
 
-PATIENT = Waits(load_s=10.0, mend_s=10.0, failed_s=10.0, again_s=(0.0, 0.01))
+PATIENT = Waits(load_s=10.0, mend_s=10.0, failed_s=10.0, reason_s=0.02, again_s=(0.0, 0.01))
 TERM = Term(1, NodeId("node-0"), 1)
 SCRIPT = (*LLAMA, END)
 ANSWER = (*PARIS, END)
 NEAR_AND_FAR = pytest.mark.parametrize("is_near", [True, False], ids=["own head", "far head"])
 LOST = "Stage 1: The connection was closed."
+LOST_TOLD = "A PC that held part of the model can't be reached."  # by a record without names
 
 
 def wish(model: str = "llama", sha256: str = "a" * 64) -> Wish:

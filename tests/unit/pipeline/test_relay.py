@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from engine.domain import LayerRange, NodeId
 from engine.errors import (
     InferenceError,
     PeerUnreachableError,
@@ -18,6 +19,7 @@ from engine.messages.control import (
     Finished,
     TextDelta,
 )
+from engine.messages.deployment import PlanLine, StageShare, Trouble
 from engine.sampling.parameters import SamplingParameters
 from tests.unit.pipeline.scripted import (
     ENDINGS,
@@ -25,6 +27,7 @@ from tests.unit.pipeline.scripted import (
 )
 from tests.unit.pipeline.scripted_pool import (
     LOST,
+    LOST_TOLD,
     NEAR_AND_FAR,
     SCRIPT,
     check_whole,
@@ -36,6 +39,26 @@ from tests.unit.pipeline.scripted_pool import (
 )
 
 pytestmark = pytest.mark.embedded
+
+NAMED = {
+    "stages": (
+        StageShare(NodeId("node-1"), LayerRange(0, 1)),
+        StageShare(NodeId("g"), LayerRange(1, 2)),
+    ),
+    "plan": (
+        PlanLine(
+            node_id=NodeId("g"),
+            name="Gamma",
+            role="stage",
+            layers=LayerRange(1, 2),
+            usable_bytes=2,
+            needed_bytes=1,
+            reason="It fits.",
+            remedy="",
+        ),
+    ),
+}
+ENDED = Trouble("peer_unreachable", "Gamma was ended.", "Start Daisy there again.")
 
 
 # ---- the loss of a PC ----------------------------------------------------------------------------
@@ -82,13 +105,51 @@ def test_a_pc_lost_after_any_token_changes_nothing_of_the_answer(chat_text, endi
         asker = in_pool(chat_text, scenario, is_near=is_near)
         check_whole(asker, whole)
         (interrupted,) = asker.of(AnswerInterrupted)
-        assert interrupted.what == LOST
+        assert interrupted.what == LOST_TOLD
         (resumed,) = asker.of(AnswerResumed)
         assert resumed.pause_s >= 0
         told = [type(message) for message in asker.told]
         at = told.index(AnswerInterrupted)
         assert told[at : at + 3] == [AnswerInterrupted, AnswerResumed, TextDelta]
         assert told[:at].count(TextDelta) == count
+
+
+@NEAR_AND_FAR
+def test_an_asker_is_told_by_name_which_pc_was_lost_in_the_words_of_the_record(chat_text, is_near):
+    async def scenario(pool, asker):
+        def place_anew():
+            pool.place(2, SCRIPT)
+            pool.tell("loading", epoch=2, trouble=ENDED)
+
+        pool.place(1, SCRIPT)
+        pool.wait_only(reason_s=5.0)
+        pool.break_at(1, 3, asker, place_anew)
+        pool.tell(**NAMED)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pool.relay.answer(question(), asker.send, "k"))
+            await asker.wait_for(AnswerInterrupted)
+            pool.tell(epoch=2)
+
+    asker = in_pool(chat_text, scenario, is_near=is_near)
+    check_whole(asker, undisturbed(chat_text, question()))
+    assert [told.what for told in asker.of(AnswerInterrupted)] == ["Gamma was ended."]
+
+
+def test_an_asker_is_told_the_name_though_the_record_says_nothing_yet(chat_text):
+    async def scenario(pool, asker):
+        def place_anew():
+            pool.place(2, SCRIPT)
+
+        pool.place(1, SCRIPT)
+        pool.break_at(1, 3, asker, place_anew)
+        pool.tell(**NAMED)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pool.relay.answer(question(), asker.send, "k"))
+            await asker.wait_for(AnswerInterrupted)
+            pool.tell(epoch=2)
+
+    asker = in_pool(chat_text, scenario)
+    assert [told.what for told in asker.of(AnswerInterrupted)] == ["Gamma can't be reached."]
 
 
 def test_one_pc_after_the_other_may_be_lost(chat_text):

@@ -75,7 +75,7 @@ def test_the_reason_told_is_that_of_the_last_interruption(chat_text):
         assert error.what == "Stage 1: It burns."
 
     asker = in_pool(chat_text, scenario)
-    assert [told.what for told in asker.of(AnswerInterrupted)] == [LOST, "Stage 1: It burns."]
+    assert [told.what for told in asker.of(AnswerInterrupted)] == [LOST_TOLD] * 2
 
 
 def test_each_change_of_the_record_gives_new_hope(chat_text):
