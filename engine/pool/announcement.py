@@ -176,10 +176,7 @@ def _entries(text: bytes) -> Iterator[bytes | None]:
     at = 0
     while at < len(text):
         stop = at + 1 + text[at]
-        if stop > len(text):
-            yield None
-            return
-        yield text[at + 1 : stop]
+        yield text[at + 1 : stop] if stop <= len(text) else None
         at = stop
 
 

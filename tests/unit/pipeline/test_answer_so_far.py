@@ -124,3 +124,11 @@ def test_what_no_head_says_is_refused(message):
     answer.take(ACCEPTED, 0.0)
     with pytest.raises(RemoteProtocolError):
         answer.take(message, 0.0)
+
+
+def test_what_another_relay_tells_of_its_own_pauses_is_not_told_again():
+    answer = AnswerSoFar(question(), 100.0)
+    answer.take(ACCEPTED, 101.0)
+    assert answer.take(AnswerInterrupted(request_id="r1", what="A PC was lost."), 102.0) == ()
+    assert answer.take(AnswerResumed(request_id="r1", pause_s=1.0), 103.0) == ()
+    assert answer.take(piece(0, 5), 104.0) == (piece(0, 5),)

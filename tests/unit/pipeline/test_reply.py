@@ -215,3 +215,14 @@ def test_ids_say_by_themselves_whether_they_end_the_answer():
     assert not reply.ends_at(tuple(ids_of("abc")))
     assert not new(stop_ids=frozenset()).ends_at((STOP,))
     assert reply.num_tokens == 0  # asking takes nothing
+
+
+def test_committed_ids_beyond_the_limit_end_the_answer_where_they_end_themselves():
+    """Where it goes on there is less room than there was before."""
+    text = ids_of("abcdefg")
+    reply = new(max_tokens=3)
+    reply.resume([*text, STOP, *text])
+    assert (reply.finish_reason, reply.num_tokens) == ("stop", len(text) + 1)
+    reply = new(max_tokens=3)
+    reply.resume(text)
+    assert (reply.finish_reason, reply.num_tokens) == ("length", len(text))

@@ -24,6 +24,7 @@ from engine.pool.announcement import (
     encode_announcement,
     host_name,
     instance_name,
+    is_node_id,
     node_id_of,
 )
 
@@ -194,3 +195,15 @@ def test_any_name_is_shown_on_one_line_of_63_bytes(name):
     kinds = {unicodedata.category(c) for c in shown if c not in "\u200c\u200d"}
     assert not kinds & {"Cc", "Cf", "Cs", "Zl", "Zp"}
     assert shown == clean_shown_name(shown, NODE)
+
+
+def test_an_entry_longer_than_the_rest_of_the_record_is_refused():
+    text = encode_announcement(SAID)
+    assert isinstance(decode_announcement(text[:-1]), Unreadable)
+    assert isinstance(decode_announcement(text + b"\xff"), Unreadable)
+
+
+@pytest.mark.parametrize("text", ["", "-a", "A", "a b", "a.b", "é", "a\n", "a" * 200, "../a"])
+def test_what_can_be_no_nodes_id(text):
+    assert is_node_id(NODE)
+    assert not is_node_id(text)

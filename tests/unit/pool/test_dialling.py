@@ -196,3 +196,17 @@ def test_only_so_many_are_kept() -> None:
     for i in range(2 * MAX_TARGETS):
         those.announced(NodeId(f"z{i}"), (PeerAddress("10.0.0.9", 1 + i),), NOW_S)
     assert len(due(those, NOW_S + 60)) == MAX_TARGETS
+
+
+def test_losing_one_node_hurries_no_try_of_another() -> None:
+    those = targets()
+    those.given(ELSEWHERE, NOW_S)
+    those.given(AIR, NOW_S)
+    elsewhere, air = those.due({}, NOW_S)
+    for _ in range(3):
+        elsewhere.failed("No answer.", NOW_S)
+    those.lost(HIGHER, CABLE, NOW_S)
+    those.lost(LOWER, AIR, NOW_S)  # it is being dialled already
+    assert elsewhere.next_try_s > NOW_S + FIRST_RETRY_S
+    assert air.is_dialling
+    assert due(those, NOW_S) == [CABLE]

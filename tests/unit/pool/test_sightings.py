@@ -165,3 +165,17 @@ def test_what_is_no_address_is_refused_with_how_to_write_one(text):
     with pytest.raises(UsageError, match="no address") as caught:
         parse_peer_address(text)
     assert "HOST:PORT" in caught.value.advice
+
+
+def test_a_node_is_reached_at_the_port_it_announces():
+    seen = read("10.0.0.2")
+    assert (seen.node_id, seen.port) == (SAID.node_id, SAID.port)
+
+
+def test_a_name_that_is_taken_up_again_keeps_what_is_known_of_it():
+    names = ServiceNames()
+    for _ in range(2):
+        names.add("a", lambda _: False)
+        names.ignore("a", "It is nonsense.")
+    names.add("a", lambda _: False)
+    assert names.ignored == {ascii("a"): "It is nonsense."}

@@ -83,3 +83,16 @@ def test_wrong_accounting_is_noticed():
     blocks._free.append(int(blocks.table(SequenceId(1))[0]))
     with pytest.raises(StageError, match="not each once"):
         blocks.usage()
+
+
+def test_a_long_sequence_keeps_its_blocks_in_their_order():
+    """Its table outgrows its first array twice."""
+    blocks = KVBlocks(100, 4, 1)
+    seen = []
+    for num_tokens in range(1, 201):
+        blocks.resize([(SequenceId(1), num_tokens)])
+        table = blocks.table(SequenceId(1)).tolist()
+        assert table[: len(seen)] == seen
+        seen = table
+    assert len(seen) == len(set(seen)) == 50
+    blocks.check()
