@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -24,8 +24,12 @@ from engine.pool.sightings import Candidate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+# One port of mDNS for all of them: they run on one worker, one after the other.
+pytestmark = pytest.mark.xdist_group("mDNS")
+
 SAID = Announcement(NodeId("unit-test"), "run1", 7420, 1, 1)
 PEER = Candidate(PeerAddress("192.0.2.7", 7420), "known")
+PORT_FREE_WITHIN_S = 60.0
 QUICK = Timing(adapters_every_s=0.02, candidates_every_s=0.1, close_within_s=0.3)
 
 
@@ -92,12 +96,22 @@ def test_a_wedged_goodbye_holds_up_neither_the_end_nor_the_loop(monkeypatch):
     assert pause_s < 0.2
 
 
+async def bound_to_mdns_port(taken: socket.socket) -> None:
+    """Share the port with nobody, once whoever else on this PC has it has ended."""
+    async with asyncio.timeout(PORT_FREE_WITHIN_S):
+        while True:
+            with suppress(OSError):
+                taken.bind(("", 5353))
+                return
+            await asyncio.sleep(0.05)
+
+
 # zeroconf leaves the socket that it could not bind to be collected.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_taken_port_is_told_and_peers_that_are_known_are_tried_all_the_same():
     async def scenario() -> Discovery:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-            taken.bind(("", 5353))  # and shared with nobody
+            await bound_to_mdns_port(taken)
             discovery = Discovery(
                 SAID, timing=QUICK, candidates=(PEER,), read_interfaces=no_network
             )

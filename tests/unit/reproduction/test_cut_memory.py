@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cut_memory import PhaseClock, phase_figures
 from process_usage import MemorySample
 from random_ir import PRESETS, build_folder
 
 from engine.splitter.orders import Progress
+
+if TYPE_CHECKING:
+    import pytest
 
 SCRIPT = Path(__file__).parents[3] / "reproduction" / "cut_memory.py"
 
@@ -44,11 +49,15 @@ def test_a_peak_is_counted_in_its_phase() -> None:
     assert found["hash"].peak_anonymous_bytes == 90
 
 
-def test_a_real_split_is_measured_and_leaves_no_shards(tmp_path: Path) -> None:
+def test_a_real_split_is_measured_and_leaves_no_shards(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     build_folder(PRESETS["tiny"], tmp_path / "tiny", seed=0)
     command = [sys.executable, str(SCRIPT), str(tmp_path / "tiny"), "--force"]
     command += ["--results", str(tmp_path / "results")]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    # Whoever measures on this PC meanwhile holds the lock of its own temporary folder.
+    own = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("lock"))}
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
     (raw,) = (tmp_path / "results").iterdir()
     phases = json.loads(raw.read_text("utf-8"))["phases"]
     assert set(phases) == {"start", "analyse", "cut", "hash", "golden"}
