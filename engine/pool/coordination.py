@@ -186,6 +186,8 @@ class Coordination:
             case StageFailed():
                 trouble = Trouble(code=message.code, what=message.what, advice=message.advice)
                 whose = self._whose(message, sender)
+                if whose is None:
+                    return True
                 happened = StageTrouble(whose, message.epoch, trouble)
             case WarmedUp():
                 happened = WarmEnded(sender, message.epoch, message.trouble)
@@ -204,13 +206,18 @@ class Coordination:
         if self._is_in_office:
             self._happen(Progressed(progress.node_id, progress.epoch))
 
-    def _whose(self, message: StageFailed, sender: NodeId) -> NodeId:
-        """Return the node whose stage failed: the sender's own, or one the head names."""
+    def _whose(self, message: StageFailed, sender: NodeId) -> NodeId | None:
+        """Return the node whose stage failed: the sender's own, or one that the head names.
+
+        None where somebody else says it: the word of a node outside of the chain is no news.
+        """
         record = self._book.deployment
         if record is None or record.epoch != message.epoch:
             return sender
-        in_chain = message.stage_index < len(record.stages)
-        return record.stages[message.stage_index].node_id if in_chain else sender
+        if message.stage_index >= len(record.stages):
+            return None
+        whose = record.stages[message.stage_index].node_id
+        return whose if sender in {whose, record.head} else None
 
     # ---- what is seen ---------------------------------------------------------------------------
 

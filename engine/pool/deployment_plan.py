@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from engine.domain import LayerRange
 from engine.errors import DaisyError, UnsupportedModelError
 from engine.messages.deployment import PlanLine, StageShare
+from engine.messages.limits import MAX_NODES
 from engine.pool.chain_choice import Wishes
 from engine.pool.placement import plan_placement, replan, with_same_cuts
 from engine.pool.plan import Exclusion, Plan, PlannedStage, plan_rows
@@ -88,7 +90,7 @@ def lines_of(rows: Iterable[PlanRow]) -> tuple[PlanLine, ...]:
             reason=row.reason,
             remedy=row.remedy,
         )
-        for row in rows
+        for row in islice(rows, MAX_NODES)  # those with stages come first
     )
 
 

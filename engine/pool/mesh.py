@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
 
+MAX_REPORTS = 64  # of nodes, those included that are gone; a pool has 16
 REPORT_EVERY_S = 5.0
 
 
@@ -115,7 +116,7 @@ class Mesh:
             for node_id, ways in sorted(self._sessions.all_ways().items())
             if ways
         )
-        return replace(self._facts.report(), neighbours=neighbours)
+        return replace(self._facts.report(), neighbours=neighbours[:MAX_REPORTS])
 
     def incarnation_of(self, node_id: NodeId) -> int | None:
         """Return which start of a node is a member; None where none is or was lately."""
@@ -349,7 +350,7 @@ class Mesh:
             return
         await self._attach(connection)
         self._sessions.heard(connection, report.port)
-        self._reports[report.node_id] = report
+        self._keep_report(report)
         way = self._sessions.way_of(connection)
         if way is not None:
             self._addresses.enter(report.node_id, way)
@@ -358,6 +359,14 @@ class Mesh:
             if node_id not in {self.participant.identity.node_id, *self._sessions.node_ids}:
                 self.targets.hinted(node_id, address, now_s)
         self._tell()
+
+    def _keep_report(self, report: NodeReport) -> None:
+        """Keep a node's last report; of too many, that of who was heard of longest ago goes."""
+        self._reports.pop(report.node_id, None)
+        self._reports[report.node_id] = report
+        if len(self._reports) > MAX_REPORTS:
+            gone_first = (i for i in self._reports if i not in self._sessions.node_ids)
+            del self._reports[next(gone_first, next(iter(self._reports)))]
 
     # ---- what comes of it -----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -138,6 +139,7 @@ class OrderDesk:
         self.on_kept: Callable[[], Awaitable[None]] | None = None
         self._group: asyncio.TaskGroup | None = None
         self._work: dict[str, asyncio.Task[None]] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._epochs: dict[str, int] = {}  # that work is for
         self._described: StageReady | None = None  # what was answered last
         self._num_waiting = 0
@@ -205,7 +207,10 @@ class OrderDesk:
     def _begin(self, order: Order, stamp: Stamp) -> None:
         match order:
             case DeploymentChanged():
-                self._take_record(order.deployment)
+                if (
+                    order.deployment.term == stamp.term
+                ):  # a coordinator speaks for its own term only
+                    self._take_record(order.deployment)
             case Placement():
                 if self._described is not None and self._host.epoch == order.epoch:
                     self._colleagues.answer(stamp, self._described)  # it was lost on the way
@@ -263,7 +268,9 @@ class OrderDesk:
         if self._group is None or self._is_at(kind, epoch):
             return
         self._epochs[kind] = epoch
-        self._work[kind] = self._group.create_task(_after(self._work.get(kind), work))
+        self._work[kind] = self._group.create_task(
+            _after(self._work.get(kind), self._turns[kind], work)
+        )
 
     # ---- the orders ---------------------------------------------------------------------------
 
@@ -380,12 +387,14 @@ class OrderDesk:
 
 
 async def _after(
-    before: asyncio.Task[None] | None, work: Callable[[], Coroutine[object, object, None]]
+    before: asyncio.Task[None] | None,
+    turn: asyncio.Lock,
+    work: Callable[[], Coroutine[object, object, None]],
 ) -> None:
-    if before is not None and not before.done():
+    if before is not None:
         before.cancel()
-        await asyncio.wait([before])
-    await work()
+    async with turn:  # what was cancelled holds it until it has ended
+        await work()
 
 
 def trouble_of(error: DaisyError) -> Trouble:

@@ -4,7 +4,7 @@ Measured on the CPU plugin (OpenVINO 2026.4.1, paged and stateful, 4-bit models 
 and 4.7 GB; resident size with a filled KV cache, 1 to 32 layers): the mapped weights stay resident,
 the plugin's own repacked copy takes 1.09 times the weights that are multiplied with (the embedding
 is only looked up), the process with its libraries and buffers about 130 MB, and each layer's graph
-and kernels about 2 MB. No peak above that was seen while compiling. The sum was 4 % below to 13 %
+and kernels about 2 MB. No peak above that was seen while compiling. The sum was 5 % below to 13 %
 above what was measured. A GPU is reported to take twice the model while it loads, which is the
 same sum; it has not been run on hardware.
 """
