@@ -111,6 +111,7 @@ def test_a_one_way_link_is_named(pool: HostPool):
     pool.agreed(NOTICE_S * 2)
 
 
+@pytest.mark.timeout(3600 if is_long() else 300)
 def test_any_order_of_joining_and_leaving_leaves_no_ghost(pool: HostPool):
     """Ends in good order or by a power cut, in a random order with a fixed seed."""
     chance = random.Random(SEED)  # noqa: S311 - a fixed order
