@@ -1,0 +1,8 @@
+"""The scripts of installer/ import each other as scripts do: from their own folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "installer"))
