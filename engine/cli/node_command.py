@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.cli.amounts import memory
 from engine.cli.arguments import data_dir
 from engine.cli.interrupts import stop_on_signals, stop_when_input_ends
+from engine.cli.node_news import News
+from engine.cli.node_window import tell, tell_news
 from engine.cli.own_node import NODE_FOLDER
 from engine.cli.plan_table import short
+from engine.cli.shown_text import printable
 from engine.errors import IdentityCopiedError, UsageError, first_of
+from engine.models.shown_path import shown_path
 from engine.node import Listening, NodeOptions, run_node
 from engine.pool.adapters import rank_adapters
 from engine.pool.node_folder import NodeFolder
 from engine.pool.part import PoolOptions
 from engine.pool.peer_address import parse_peer_address
+from engine.pool.stage_memory import usable_for
 from engine.pool.system_interfaces import system_interfaces
 
 if TYPE_CHECKING:
@@ -67,40 +72,98 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
             peers=peers,
             memory_cap_bytes=cap,
         )
-        while await _is_to_start_again(pool, given.port, output, stop):
+        window = _Window(pool, shown_path(data_dir(given)), output)
+        # A program that started the node asks it for what it wants to know.
+        while await _is_to_start_again(
+            pool, given.port, window, stop, has_news=not given.until_stdin_closes
+        ):
             continue
+        tell(News("ended", f"Node {window.name} has ended."), output)
     finally:
         folder.close()
 
 
 async def _is_to_start_again(
-    pool: PoolOptions, port: int, output: Output, stop: asyncio.Event
+    pool: PoolOptions, port: int, window: _Window, stop: asyncio.Event, *, has_news: bool
 ) -> bool:
     """Be a node; return whether it must be one again, for its identity was another PC's copy."""
     folder = pool.folder
     options = NodeOptions(folder.node_id, _EVERY_ADDRESS, port, shard_folders=(), pool=pool)
+    listening: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
+    num_told = len(folder.notes)
+
+    def on_listening(reach: Listening) -> None:
+        window.tell_listening(reach, num_told)
+        listening.set_result(reach)
+
     try:
-        await run_node(options, partial(_tell_listening, folder, output, len(folder.notes)), stop)
+        async with asyncio.TaskGroup() as group:
+            if has_news:
+                news = group.create_task(tell_news(listening, window.output))
+                # Before the node has ended: it waits for those that are connected to it.
+                group.create_task(_cancel_after(stop, news))
+            await run_node(options, on_listening, stop)
     except BaseExceptionGroup as group:
         error = first_of(group)
         if not isinstance(error, IdentityCopiedError):
             raise
-        output.event("identity_copied", what=error.what)
-        output.say(f"Note: {error.what}")
+        tell(News("identity_copied", f"Note: {error.what}", {"what": error.what}), window.output)
         return True
     return False
 
 
-def _tell_listening(
-    folder: NodeFolder, output: Output, num_told: int, listening: Listening
-) -> None:
-    for note in folder.notes[num_told:]:
-        output.say(f"Note: {note}")
-    port = listening.address.rpartition(":")[2]
-    folder.keep_reach(listening.control_port, listening.token)
-    output.event("listening", node_id=folder.node_id, port=int(port))
-    output.say(f"Node {short(folder.node_id)} listens on port {port}. Ctrl-C ends it.")
-    output.say("Connections are not encrypted yet: use it only in a network you trust wholly.")
+async def _cancel_after(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
+    await stop.wait()
+    task.cancel()
+
+
+class _Window:
+    """What a node's owner is told of its start."""
+
+    def __init__(self, pool: PoolOptions, data: str, output: Output) -> None:
+        self.output = output
+        self._pool = pool
+        self._data = data
+
+    @property
+    def name(self) -> str:
+        """The node's name and id, printable."""
+        return f"{printable(self._pool.name)} ({short(self._pool.folder.node_id)})"
+
+    def tell_listening(self, listening: Listening, num_told: int) -> None:
+        """Say where it is, and write that down for the commands.
+
+        Args:
+            listening: Where.
+            num_told: Of the folder's notes, that were told already.
+        """
+        folder, output = self._pool.folder, self.output
+        for note in folder.notes[num_told:]:
+            output.say(f"Note: {note}")
+        port = listening.address.rpartition(":")[2]
+        folder.keep_reach(listening.control_port, listening.token)
+        output.event("listening", node_id=folder.node_id, port=int(port))
+        output.say(f"Node {self.name} listens on port {port}. Ctrl-C ends it.")
+        output.say(f"Its data folder is {self._data}.")
+        too_little = little_memory_note(self._pool.memory_cap_bytes)
+        if too_little is not None:
+            output.say(f"Note: {too_little}")
+        output.say("Connections are not encrypted yet: use it only in a network you trust wholly.")
+
+
+def little_memory_note(cap_bytes: int | None) -> str | None:
+    """Return what to say of a limit under which no stage of any model can run; None if it is none.
+
+    Args:
+        cap_bytes: The most the node may lend; None for no limit.
+    """
+    least = usable_for(0)
+    if cap_bytes is None or cap_bytes > least:
+        return None
+    return (
+        f"--memory {memory(cap_bytes)} is too little for a part of any model: its process alone "
+        f"takes {memory(least)}. This PC will be left out."
+    )
 
 
 def _require_interfaces(chosen: tuple[str, ...]) -> None:

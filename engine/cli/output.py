@@ -176,6 +176,13 @@ class Output:
             sys.stderr.write(f"Error: {what}\n{advice}\n".rstrip() + "\n")
             sys.stderr.flush()
 
+    def forget_reader(self) -> None:
+        """Send standard output nowhere: its reader has left, and what is buffered would fail."""
+        if sys.stdout is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
     def _print(self, text: str) -> None:
         if sys.stdout is None:
             raise StorageError("There is no standard output to answer to.", "Do not close it.")
