@@ -1,4 +1,4 @@
-"""What one node keeps on disk: who it is, the term it accepted, and where it and others are.
+"""What a node keeps on disk: who it is, the term and record accepted last, and known addresses.
 
 One process has a folder at a time. A file in it that can't be read is set aside, made anew, and
 said: a node must start after a power cut without a person's help.
@@ -17,6 +17,7 @@ import msgspec
 
 from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
+from engine.messages.deployment import Deployment
 from engine.messages.pool import Term
 from engine.pool.announcement import is_node_id
 from engine.pool.disk import write_whole
@@ -58,6 +59,7 @@ class NodeFolder:
         path: The folder.
         node_id: The same for as long as the folder lives.
         term: The term accepted last; None for never.
+        record: What the pool is to run, as this node knew it last; None for never anything.
         known: Where other nodes were reached, the newest first.
         last_port: Where it listened last; others will look for it there. None for never.
         notes: What was set aside, one sentence each.
@@ -90,7 +92,8 @@ class NodeFolder:
             ) from exc
         (path / "reach.json").unlink(missing_ok=True)  # of a node that was killed
         self.node_id = self._identity()
-        self.term = self._read("term.json", Term)
+        self.record = self._read("record.json", Deployment)
+        self.term = self._newest_term()
         self.last_port = self._read("port.json", int, lambda port: 1 <= port <= _MAX_PORT)
         self.known: KnownPeers = readable(self._read("known.json", list[KnownPeer]) or [])
 
@@ -103,6 +106,11 @@ class NodeFolder:
         if known is not None:
             return NodeId(known)
         return self._new_identity()
+
+    def _newest_term(self) -> Term | None:
+        """Return the term accepted last; a record was accepted with its own, whatever is lost."""
+        terms = [self._read("term.json", Term), None if self.record is None else self.record.term]
+        return max((term for term in terms if term is not None), default=None)
 
     def _new_identity(self) -> NodeId:
         fresh = NodeId(secrets.token_hex(_ID_BYTES))
@@ -146,6 +154,20 @@ class NodeFolder:
         """
         self._write("term.json", term)
         self.term = term
+
+    def keep_record(self, record: Deployment) -> None:
+        """Write what the pool is to run, so that it does so again though every PC restarts.
+
+        Args:
+            record: The newest.
+
+        Raises:
+            StorageError: It can't be written, or is longer than any that is read again.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self._write("record.json", record)
+        self.record = record
 
     def keep_reach(self, control_port: int, token: str) -> None:
         """Say where this PC's commands reach the node, in a file only this person can read.
@@ -215,6 +237,11 @@ class NodeFolder:
 
     def _write(self, name: str, content: object, *, is_private: bool = False) -> None:
         data = msgspec.json.encode(content)
+        if len(data) >= _MAX_FILE_BYTES:
+            raise StorageError(
+                f"{name} would be {len(data)} bytes long, and {_MAX_FILE_BYTES - 1} is the most.",
+                "Nothing is lost now; a restart goes on from what was written before.",
+            )
         try:
             write_whole(self.path / name, data, is_private=is_private)
         except OSError as exc:

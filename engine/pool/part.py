@@ -53,7 +53,7 @@ from engine.pool.outbox import Outbox
 from engine.pool.participant import Identity, Participant
 from engine.pool.peer_sources import PeerSources
 from engine.pool.pull import Pulls
-from engine.pool.record_book import RecordBook
+from engine.pool.record_book import RecordBook, keep_on_disk
 from engine.pool.sightings import Candidate
 from engine.pool.status import pool_status
 from engine.pool.store import ShardStore
@@ -120,6 +120,7 @@ class PoolPart:
         Fails with ``StorageError`` if the store can't be made.
         """
         self.node_id = options.folder.node_id
+        self._folder = options.folder
         self._port = port
         self._loop = asyncio.get_running_loop()
         self.facts = NodeFacts(self.node_id, options.name, options.memory_cap_bytes, port=port)
@@ -140,7 +141,7 @@ class PoolPart:
             options.folder.path / "work", store, self._threads, Pulls(store, self._threads)
         )
         self._shelf = shelf
-        self.book = RecordBook()
+        self.book = RecordBook(options.folder.record)
         self._outbox = Outbox(self.node_id, self._mesh, self._take_own)
         self._coordination = Coordination(
             self._participant, self._mesh, self.book, self._outbox, self._mesh.own_report
@@ -197,6 +198,7 @@ class PoolPart:
             group.create_task(self._outbox.run())
             group.create_task(self._coordination.run())
             group.create_task(self._desk.run())
+            group.create_task(keep_on_disk(self.book, self._folder.keep_record))
 
     async def leave(self) -> None:
         """Tell the others that this node goes."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
+from engine.errors import StorageError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.domain import NodeId
     from engine.messages.deployment import Deployment, NodeProgress
     from engine.messages.pool import Term
 
 MAX_NODES = 64  # whose progress is kept; a pool has 16
+
+_logger = logging.getLogger(__name__)
 
 
 class RecordBook:
@@ -19,9 +26,13 @@ class RecordBook:
     Thread: the node's loop.
     """
 
-    def __init__(self) -> None:
-        """Begin with neither."""
-        self.deployment: Deployment | None = None
+    def __init__(self, deployment: Deployment | None = None) -> None:
+        """Begin with nobody's progress.
+
+        Args:
+            deployment: As it was known at the last start; None for never anything.
+        """
+        self.deployment = deployment
         self._progress: dict[NodeId, NodeProgress] = {}
         self._changed = asyncio.Event()
 
@@ -93,3 +104,28 @@ class RecordBook:
         # Whoever waits now wakes once; whoever comes later waits for the next change.
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+async def keep_on_disk(book: RecordBook, keep: Callable[[Deployment], None]) -> None:
+    """Write the record whenever it changes; of several changes while it writes, the last.
+
+    Nobody waits for it: what is lost with the power is a step on the way, not the wish of an
+    hour ago, and other nodes have the record too.
+
+    Args:
+        book: Has the record; what it begins with is on disk already.
+        keep: Writes one, in a thread; fails with ``StorageError``.
+
+    Cancellation: what is being written is written.
+    """
+    written = book.order
+    while True:
+        await book.changed_from(written)
+        record = book.deployment
+        if record is None:
+            continue
+        written = record.order
+        try:
+            await asyncio.to_thread(keep, record)
+        except StorageError as error:
+            _logger.warning("pool: the record is not on disk, %s", error.what)

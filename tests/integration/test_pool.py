@@ -148,3 +148,34 @@ def test_a_folder_in_use_is_refused_and_a_damaged_one_mended(tmp_path):
     (note,) = own["notes"]
     assert note.startswith("id.json was damaged; it was set aside as id.json.damaged-")
     assert node.end() == 0
+
+
+def test_a_pool_whose_pcs_all_lost_power_runs_its_model_again_by_itself(tmp_path, talking):
+    """The wish is on disk: nobody has to say it twice."""
+    nodes = [Node(tmp_path / f"pc-{i}", f"PC {i}").start() for i in range(2)]
+    try:
+        agreed(nodes, AGREE_WITHIN_S)
+        command = [sys.executable, "-m", "engine.cli.main", "load", str(talking), "--json"]
+        command += ["--context", "64", "--users", "1", "--data", str(nodes[0].folder)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        before = nodes[1].status()["deployment"]
+        assert before["phase"] == "ready"
+
+        for node in nodes:
+            node.end(signal.SIGKILL)
+        for node in nodes:
+            node.start()
+
+        def is_ready_anew() -> bool:
+            now = nodes[1].status()["deployment"]
+            return now["phase"] == "ready" and now["epoch"] != before["epoch"]
+
+        end_s = time.monotonic() + AGREE_WITHIN_S + 15.0
+        while not is_ready_anew():
+            assert time.monotonic() < end_s, nodes[1].status()["deployment"]
+            time.sleep(0.2)
+        assert nodes[1].status()["deployment"]["wish"] == before["wish"]
+    finally:
+        for node in nodes:
+            if node.process.poll() is None:
+                node.end()

@@ -22,6 +22,7 @@ from tests.unit.pipeline.scripted import (
 from tests.unit.pipeline.scripted_pool import (
     ANSWER,
     LOST,
+    LOST_TOLD,
     NEAR_AND_FAR,
     SCRIPT,
     check_whole,

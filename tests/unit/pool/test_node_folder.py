@@ -7,12 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from engine.domain import NodeId
 from engine.errors import StorageError, UsageError
 from engine.messages.pool import Term
 from engine.pool.known_peers import MAX_KNOWN, KnownPeer
 from engine.pool.node_folder import NodeFolder, is_held, read_reach
+from tests.unit.pool.coordinator import ready_record
 
 
 def test_a_node_is_the_same_after_a_restart_and_its_term_stays(tmp_path):
@@ -51,7 +53,7 @@ def test_a_folder_in_use_is_refused_and_its_holder_named(tmp_path):
     NodeFolder(tmp_path).close()  # it went with its process
 
 
-@pytest.mark.parametrize("name", ["id.json", "term.json", "known.json", "port.json"])
+@pytest.mark.parametrize("name", ["id.json", "term.json", "known.json", "port.json", "record.json"])
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"counter": -', b"[1]", b"-7"])
 def test_a_damaged_file_is_set_aside_and_said(tmp_path, name, content):
     NodeFolder(tmp_path).close()
@@ -65,6 +67,7 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path, name, content):
     assert folder.term is None
     assert folder.known == ()
     assert folder.last_port is None
+    assert folder.record is None
     folder.close()
     again = NodeFolder(tmp_path)
     assert again.notes == []  # said once
@@ -87,6 +90,46 @@ def test_a_folder_in_a_file_s_place_is_set_aside(tmp_path):
     assert folder.notes[0].startswith("term.json was damaged")
     folder.keep_term(Term(1, folder.node_id, 1))
     folder.close()
+
+
+def test_what_the_pool_is_to_run_is_there_after_a_restart(tmp_path):
+    first = NodeFolder(tmp_path)
+    assert first.record is None
+    record = ready_record()
+    first.keep_record(replace(record, version=1))
+    first.keep_record(record)
+    first.close()
+    second = NodeFolder(tmp_path)
+    assert second.record == record
+    second.close()
+
+
+def test_a_record_s_term_counts_as_accepted_though_the_term_was_lost(tmp_path):
+    first = NodeFolder(tmp_path)
+    record = ready_record()
+    first.keep_record(record)
+    first.close()
+    (tmp_path / "term.json").write_text("{")
+    second = NodeFolder(tmp_path)
+    assert second.term == record.term
+    newer = replace(record.term, counter=record.term.counter + 1)
+    second.keep_term(newer)
+    second.close()
+    third = NodeFolder(tmp_path)
+    assert third.term == newer
+    third.close()
+
+
+def test_a_record_too_long_to_be_read_again_is_not_written(tmp_path):
+    folder = NodeFolder(tmp_path)
+    record = ready_record()
+    folder.keep_record(record)
+    with pytest.raises(StorageError, match=r"record\.json would be \d+ bytes long"):
+        folder.keep_record(replace(record, reason="x" * (1 << 20)))
+    folder.close()
+    again = NodeFolder(tmp_path)
+    assert (again.record, again.notes) == (record, [])
+    again.close()
 
 
 def test_what_was_reached_and_where_it_listened_are_there_after_a_restart(tmp_path):
