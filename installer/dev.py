@@ -38,7 +38,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("command", choices=["setup", "demo", "test"])
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="passed on to the demo or to pytest")
+    if len(sys.argv) < 2:
+        parser.print_help(sys.stderr)
+        return 2
     arguments = parser.parse_args()
+    if {"-h", "--help"} & set(arguments.rest):  # nothing is set up only to say that
+        parser.print_help()
+        return 0
     if sys.version_info < MIN_PYTHON:
         have = sys.version.split()[0]
         print(f"Daisy needs Python 3.11 or newer; this is {have}.", file=sys.stderr)

@@ -91,12 +91,10 @@ def tell_stages(pool: LocalPool, output: Output) -> None:
     """
     for node, stage in zip(pool.nodes, pool.stages, strict=True):
         output.event("stage", node=node.node_id, address=node.address, **msgspec.to_builtins(stage))
-        golden = (
-            "" if stage.golden_error is None else f", golden step off by {stage.golden_error:.1e}"
-        )
+        # The rest of what a stage says of itself is for programs.
         output.say(
             f"{node.node_id}: layers {stage.layers} on {stage.device}, {stage.kind}, {stage.mode}, "
-            f"{stage.num_fused_layers} fused, loaded in {stage.load_s:.1f} s{golden}"
+            f"loaded in {stage.load_s:.1f} s"
         )
         for note in stage.notes:
             output.say(f"  note: {note}")

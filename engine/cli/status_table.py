@@ -19,6 +19,12 @@ _HEADER = (
     *("layers", "ms/layer", "device", "link", "away"),
 )
 _NUMBERS = (3, 4, 5, 6, 7, 8, 9, 12)  # to the right
+_LEGEND = (
+    "keeps: stays free for that PC's own programs.  lends: at most (daisy node --memory).  "
+    "lent: taken now.",
+    "away: there and back.  silent: not heard just now.  offline: not heard for long.  "
+    "gone: ended.",
+)
 _PHASES = {"planning": "is being planned", "splitting": "is being cut", "loading": "is loading"}
 _PHASES |= {"warming": "is warming up", "ready": "is ready", "failed": "could not be loaded"}
 
@@ -31,6 +37,7 @@ def status_lines(status: PoolStatus) -> list[str]:
     """
     lines = [_coordinator_line(status), *_model_lines(status), ""]
     lines += table([_HEADER, *map(_row, status.nodes)], right=_NUMBERS)
+    lines += ["", *_LEGEND]
     notes = [
         f"{_name(node)} ({short(node.node_id)}): {printable(note)}"
         for node in status.nodes
@@ -57,9 +64,8 @@ def _model_lines(status: PoolStatus) -> list[str]:
         return ["Model: none. Load one: daisy load MODEL"]
     wish = record.wish
     how = f"{wish.context_tokens} tokens, {wish.max_sequences} at once, {wish.kind}, {wish.mode}"
-    placement = f"; placement {record.epoch}" if record.epoch else ""
     lines = [f"Model: {printable(wish.model.name)} {_PHASES.get(record.phase, record.phase)}"]
-    lines[0] += f" ({how}{placement})"
+    lines[0] += f" ({how})"
     if record.phase != "ready":
         lines += [f"  {line}" for line in _progress_lines(status)]
     if record.trouble is not None:

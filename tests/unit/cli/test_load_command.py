@@ -344,7 +344,7 @@ def test_status_is_a_table_on_standard_output(tmp_path, capfd):
     run(status_command, tmp_path, ["status"], telling())
     out, err = capfd.readouterr()
     assert out.splitlines()[0] == "Coordinator: Study (bbbbbb), for 3 min 20 s"
-    assert len(out.splitlines()) == 7
+    assert len(out.splitlines()) == 10
     assert not err
 
 

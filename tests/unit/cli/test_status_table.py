@@ -44,6 +44,11 @@ def test_a_pool_is_a_table_of_its_pcs():
         "      1.23  CPU, GPU  wired  0.8 ms",
         "?                  cccccc  silent        ?         ?        ?        ?        ?       ?"
         "         ?  ?         ?           -",
+        "",
+        "keeps: stays free for that PC's own programs.  lends: at most (daisy node --memory).  "
+        "lent: taken now.",
+        "away: there and back.  silent: not heard just now.  offline: not heard for long.  "
+        "gone: ended.",
     ]
 
 
@@ -54,14 +59,14 @@ def model_lines(deployment, *steps):
 
 def test_a_model_that_runs_is_one_line():
     assert model_lines(record("ready")) == [
-        "Model: Small is ready (512 tokens, 1 at once, paged, fast; placement 7)"
+        "Model: Small is ready (512 tokens, 1 at once, paged, fast)"
     ]
 
 
 def test_a_model_that_loads_shows_how_far_each_pc_is():
     step = progress(STUDY, "push", 65_000_000, 130_000_000, rate_per_s=13e6)
     assert model_lines(record("loading"), step) == [
-        "Model: Small is loading (512 tokens, 1 at once, paged, fast; placement 7)",
+        "Model: Small is loading (512 tokens, 1 at once, paged, fast)",
         "  Study  push     [##########..........]  50%  65.0 MB of 130.0 MB  13.0 MB/s  5 s left",
     ]
 
@@ -95,7 +100,7 @@ def test_a_pool_without_a_coordinator_says_so():
 
 def test_wide_names_keep_the_columns_aligned():
     wide = node_status(STUDY, own=node_report(STUDY, name="厨房のパソコン"))
-    lines = status_lines(pool_status(node_status(KITCHEN), wide, node_status(LAPTOP)))[4:]
+    lines = status_lines(pool_status(node_status(KITCHEN), wide, node_status(LAPTOP)))[4:7]
     assert {width(line[: line.index("online")]) for line in lines} == {27}
 
 
