@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.transport.link import Link
 
 QUIET_S = 3.0  # before a person is told that the question waits
+AGAIN_S = 15.0  # before it is said again: a pool may load for minutes
 
 
 @dataclass(slots=True)
@@ -78,25 +79,48 @@ async def tell_answer(
         PipelineBrokenError: Nothing was said of the end.
     """
     answer = Answer()
-    # A request is taken at once unless the pool is still loading, which may take minutes.
-    patience = asyncio.get_running_loop().call_later(
-        QUIET_S, output.say, "The pool has not taken the question yet; see daisy status."
-    )
+    patience = _Patience(output)
     try:
         async for event in ask(connection, request):
-            patience.cancel()
             if isinstance(event, Accepted):
+                patience.is_accepted = True
                 on_accepted()
+            else:
+                patience.end()
             _show(event, answer, output)
             if isinstance(event, TextDelta):
                 on_text(answer)
     finally:
-        patience.cancel()
+        patience.end()
     if answer.end is None:
         raise PipelineBrokenError("The answer broke off.")
     output.end_of_text()
     _tell_speed(answer.end, output)
     return answer
+
+
+class _Patience:
+    """Says now and then why nothing comes; until it is ended."""
+
+    def __init__(self, output: Output) -> None:
+        self.is_accepted = False
+        self._output = output
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        self._timer = self._loop.call_later(QUIET_S, self._tell)
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+    def _tell(self) -> None:
+        waited = duration(self._loop.time() - self._began_s)
+        if self.is_accepted:
+            why = "others are answered first, or the prompt is long"
+            self._output.say(f"Waiting for the first token, for {waited}: {why}.")
+        else:
+            why = "it loads a model, or has no place free; see daisy status"
+            self._output.say(f"The pool has not taken the question yet, for {waited}: {why}.")
+        self._timer = self._loop.call_later(AGAIN_S, self._tell)
 
 
 def _show(event: Message, answer: Answer, output: Output) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PHASES: tuple[Step, ...] = ("convert", "split", "push", "compile", "warm-up")
 _BAR_CELLS = 20
+_TOLD_FROM = 20  # the time left is told once this part, a twentieth, is done
 _ORDER = {step: number for number, step in enumerate(PHASES)}
 _RANK: dict[Step, float] = {**_ORDER, "keep": _ORDER["convert"] + 0.5}  # which of two is later
 _SHOWN: dict[Step, str] = {"keep": "store"}  # the others are shown as they are called
@@ -190,7 +191,8 @@ class LoadView:
         if per_s and per_s > 0:
             words.append(rate(per_s, step.unit))
         left_s = seconds_left(step.done, step.total, per_s)
-        if left_s is not None:
+        # The first chunk is slow, and what follows from it alone is far too long.
+        if left_s is not None and step.done * _TOLD_FROM >= step.total:
             words.append(f"{time_left(left_s)} left")
         if step.detail:
             words.append(printable(step.detail))

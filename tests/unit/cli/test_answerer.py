@@ -162,7 +162,27 @@ def test_a_question_that_waits_is_said_to_wait(tmp_path, capfd, monkeypatch, del
     ask(tmp_path, script, "Why?")
     out, err = capfd.readouterr()
     assert out == "Yes.\n"
-    assert ("The pool has not taken the question yet" in err) is is_said
+    assert ("The pool has not taken the question yet, for 0.6 s: it loads" in err) is is_said
+
+
+def test_a_long_wait_is_said_again_and_for_what_it_is(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("engine.cli.answering.QUIET_S", 0.2)
+    monkeypatch.setattr("engine.cli.answering.AGAIN_S", 0.3)
+
+    async def script(message, send):
+        await asyncio.sleep(0.35)
+        await send(Accepted(message.request_id, prompt_tokens=5, seed=1))
+        await asyncio.sleep(0.35)
+        await send(TextDelta(message.request_id, 0, "Yes.", (0,)))
+        await asyncio.sleep(0.5)  # from here on the person sees that it goes on
+        await send(finished(message.request_id))
+
+    ask(tmp_path, script, "Why?")
+    waiting = [line for line in capfd.readouterr().err.splitlines() if ", for 0." in line]
+    assert [line.split(", for")[0] for line in waiting] == [
+        "The pool has not taken the question yet",
+        "Waiting for the first token",
+    ]
 
 
 def test_an_error_of_the_node_is_told_with_both_sentences(tmp_path):

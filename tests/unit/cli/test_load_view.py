@@ -147,3 +147,15 @@ def test_what_another_pc_prepares_for_another_loading_is_not_shown():
         ["Kitchen", "convert"],
         ["Study", "push"],
     ]
+
+
+def test_the_time_left_is_not_guessed_from_the_first_chunk():
+    view = LoadView(NAMES, 0.0)
+
+    def line(done):
+        step = progress(STUDY, "push", done * MB, 100 * MB, rate_per_s=1e6)
+        view.see(report(record("loading"), step), 1.0, is_recorded=True)
+        return view.node_lines(1.0)[0]
+
+    assert line(4).endswith("1.0 MB/s")
+    assert line(5).endswith("1.0 MB/s  1 min 35 s left")
