@@ -31,9 +31,15 @@ class Node:
     process: subprocess.Popen | None = field(default=None)
 
     def start(self) -> Node:
+        return self.launch().listening()
+
+    def launch(self) -> Node:
         command = [sys.executable, "-m", "engine.cli.main", "node", "--data", str(self.folder)]
         command += ["--interface", "lo", "--name", self.name, "--json", *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        return self
+
+    def listening(self) -> Node:
         listening = json.loads(self.process.stdout.readline())
         self.process.stdout.close()  # it says nothing more
         assert listening["event"] == "listening"
@@ -152,19 +158,23 @@ def test_a_folder_in_use_is_refused_and_a_damaged_one_mended(tmp_path):
 
 def test_a_pool_whose_pcs_all_lost_power_runs_its_model_again_by_itself(tmp_path, talking):
     """The wish is on disk: nobody has to say it twice."""
-    nodes = [Node(tmp_path / f"pc-{i}", f"PC {i}").start() for i in range(2)]
+    nodes = [Node(tmp_path / f"pc-{i}", f"PC {i}").launch() for i in range(2)]
     try:
-        agreed(nodes, AGREE_WITHIN_S)
+        for node in nodes:
+            node.listening()
         command = [sys.executable, "-m", "engine.cli.main", "load", str(talking), "--json"]
         command += ["--context", "64", "--users", "1", "--data", str(nodes[0].folder)]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
-        before = nodes[1].status()["deployment"]
-        assert before["phase"] == "ready"
+        end_s = time.monotonic() + AGREE_WITHIN_S
+        while (before := nodes[1].status()["deployment"]) is None or before["phase"] != "ready":
+            assert time.monotonic() < end_s, before
 
         for node in nodes:
             node.end(signal.SIGKILL)
         for node in nodes:
-            node.start()
+            node.launch()
+        for node in nodes:
+            node.listening()
 
         def is_ready_anew() -> bool:
             now = nodes[1].status()["deployment"]
