@@ -105,9 +105,9 @@ class LoadView(Card):
         self._hint.setText(say("models.first_time"))
         self._hint.setVisible(is_preparing)
         self._show_rows(picture.pcs, names)
-        foot = [say("models.taken", time=time_text(picture.taken_s))]
+        foot = [say("models.taken", time=time_text(self._wording, picture.taken_s))]
         if picture.left_s is not None:
-            foot.append(say("models.left", time=time_text(picture.left_s)))
+            foot.append(say("models.left", time=time_text(self._wording, picture.left_s)))
         self._foot.setText(" · ".join(foot))
         self._cancel.say(say("models.cancel"), say("models.cancel_hint"))
         self._cancel.setVisible(can_cancel)
@@ -176,7 +176,7 @@ class _PcRow:
         elif pc.rate_per_s is not None:
             told.append(say("models.rate_other", number=f"{pc.rate_per_s:.1f}"))
         if pc.left_s is not None:
-            told.append(say("models.left", time=time_text(pc.left_s)))
+            told.append(say("models.left", time=time_text(self._wording, pc.left_s)))
         return told
 
     def _amount(self, pc: PcProgress) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _WATCHER = "pool page"
 _TABLE = 1
+_LOW_PX, _NARROW_PX = 600, 760  # below that not everything has room
 
 
 class PoolPage(Page):
@@ -47,6 +48,7 @@ class PoolPage(Page):
         self._words = PoolWords(wording)
         self._ring = Ring()
         self._has_pool = False
+        self._is_narrow = False
         self._rate: float | None = None  # of the running answer
         self._measured: float | None = None  # of the newest one that ended
         self.picture = PoolPicture(look, wording)
@@ -84,10 +86,7 @@ class PoolPage(Page):
     def _build(self) -> None:
         look = self.surroundings.look
         top = QHBoxLayout()
-        words = QVBoxLayout()
-        words.addWidget(self._headline)
-        words.addWidget(self._plan)
-        top.addLayout(words, 1)
+        top.addWidget(self._headline, 1)
         for button in (self.act, self._unload, self._add, self._doctor):
             top.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
         self._stack.addWidget(self.picture)
@@ -107,8 +106,11 @@ class PoolPage(Page):
         plots = QHBoxLayout()
         plots.addWidget(self.rates, 1)
         plots.addWidget(self.stages, 1)
-        for part in (top, middle, below, plots):
-            self._rows.addLayout(part, 1 if part is middle else 0)
+        self._rows.addLayout(top)
+        self._rows.addWidget(self._plan)
+        self._rows.addLayout(middle, 1)
+        self._rows.addLayout(below)
+        self._rows.addLayout(plots)
         look.changed.connect(self._dress)
         self._dress()
 
@@ -117,6 +119,21 @@ class PoolPage(Page):
         side = look.space(6)
         self._rows.setContentsMargins(side, side, side, look.space(4))
         self._rows.setSpacing(look.space(3))
+
+    def resizeEvent(self, event: object) -> None:
+        """Leave out what there is no room for: the minutes first, then the buttons' words."""
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self._fit()
+
+    def _fit(self) -> None:
+        look = self.surroundings.look
+        is_low = self.height() < look.px(_LOW_PX)
+        for plot in (self.rates, self.stages):
+            plot.setVisible(not is_low)
+        is_narrow = self.width() < look.px(_NARROW_PX)
+        if is_narrow != self._is_narrow:
+            self._is_narrow = is_narrow
+            self._say()
 
     def _connect(self) -> None:
         shared = self.surroundings
@@ -226,7 +243,12 @@ class PoolPage(Page):
         self.act.setVisible(is_empty or must_start)
         self._unload.say(words.text("unload"))
         self._unload.setVisible(bool(self._ring.model_name))
-        self._add.say(words.text("add_pc"), words.text("add_pc_hint"))
-        self._doctor.say(words.text("open_doctor"))
+        for button, name, hint in (
+            (self._add, "add_pc", "add_pc_hint"),
+            (self._doctor, "open_doctor", "open_doctor"),
+        ):
+            button.say(words.text(name), words.text(hint))
+            if self._is_narrow:
+                button.setText("")
         for view, name in zip(self._views, ("view_picture", "view_table"), strict=True):
             view.say(words.text(name))

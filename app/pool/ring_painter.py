@@ -231,6 +231,8 @@ class RingPainter:
             off = max(abs(y - box.center().y()), abs(y + line - box.center().y()))
             half = math.sqrt(max(1.0, (box.width() / 2) ** 2 - off**2)) - self._look.px(2)
             room = QRectF(box.center().x() - half, y, 2 * half, line)
+            if QFontMetricsF(font).horizontalAdvance(text) > room.width():
+                font = self._look.font("small", bold=font.bold())  # noqa: PLW2901 - this line's
             self._text(room, text, font, ink, _CENTER)
             y += line
 

@@ -1,6 +1,9 @@
 import pytest
 
 from app.models.load_progress import PHASES, LoadProgress
+from app.parts.amounts import file_size, time_text
+from app.places import WORDING
+from app.wording.wording import Wording
 from engine.messages.pool_control import DeploymentReport
 from tests.app.pools import DESK, EPOCH, LAPTOP, WISH_ID, deployment, progress
 
@@ -108,3 +111,25 @@ def test_who_keeps_another_copy_is_not_part_of_loading():
 
     assert seen(report("loading", late)).picture(0.0).pcs == ()
     assert len(seen(report(None, late)).picture(0.0).pcs) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "english", "chinese"),
+    [
+        (0.4, "0 s", "0 秒"),
+        (59.4, "59 s", "59 秒"),
+        (125, "2 min 5 s", "2 分 5 秒"),
+        (4800, "1 h 20 min", "1 小时 20 分"),
+    ],
+)
+def test_times_are_told_as_roughly_as_they_are_known(seconds, english, chinese):
+    assert time_text(Wording(WORDING, "en"), seconds) == english
+    assert time_text(Wording(WORDING, "zh"), seconds) == chinese
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(12, "12 B"), (60_000_000, "60.0 MB"), (8_440_000_000, "8.4 GB"), (150_000_000_000, "150 GB")],
+)
+def test_sizes_are_told_in_the_unit_that_suits(num_bytes, text):
+    assert file_size(num_bytes) == text
