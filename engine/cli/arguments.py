@@ -201,12 +201,13 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         given: Parsed options of ``load``.
 
     Raises:
-        UsageError: The context or the number of users makes no sense.
+        UsageError: The context or the number of users makes no sense, or the model is a pattern.
     """
     if given.context is not None and given.context < 2:
         raise UsageError(f"--context is {given.context}; it must be 2 or more.")
     if given.users < 1:
         raise UsageError(f"--users is {given.users}; it must be 1 or more.")
+    refuse_pattern(given.model)
     # The node may have been started anywhere.
     source = None if given.model is None else shown_path(Path(given.model).absolute())
     return LoadModel(
@@ -216,6 +217,22 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         kind=given.kind,
         mode="exact" if given.exact else "fast",
     )
+
+
+def refuse_pattern(source: str | None) -> None:
+    """Return if a model's path is none that a shell left as it was because nothing matches it.
+
+    Args:
+        source: As a person named it; None for the embedded model.
+
+    Raises:
+        UsageError: It is a pattern.
+    """
+    if source is not None and any(c in source for c in "*?[") and not Path(source).exists():
+        raise UsageError(
+            f"{shown_path(source)} is a pattern, and nothing here matches it.",
+            "Name one folder or file.",
+        )
 
 
 def data_dir(given: argparse.Namespace) -> Path:

@@ -11,7 +11,8 @@ import msgspec
 
 import engine
 from engine import preparation
-from engine.errors import StorageError, UsageError
+from engine.cli.arguments import refuse_pattern
+from engine.errors import PlacementError, StorageError, UsageError
 from engine.messages.control import SHARD_FORMAT
 from engine.models.names import safe_folder_name
 from engine.models.shown_path import shown_path
@@ -85,6 +86,7 @@ async def split_source(
 
     Fails as ``open_source`` and ``split_model`` do.
     """
+    await asyncio.to_thread(refuse_pattern, source)
     if source is not None and await holds_shards(source):
         raise UsageError(
             f"{shown_path(source)} holds shards already.", "Use them: daisy ask --model FOLDER."
@@ -108,6 +110,7 @@ async def shards_for(
     Raises:
         DaisyError: As ``open_source`` and ``split_model`` do.
     """  # noqa: DOC501 - passed on
+    await asyncio.to_thread(refuse_pattern, source)
     if source is not None and await holds_shards(source):
         if division.is_asked:
             raise UsageError(
@@ -136,7 +139,13 @@ async def _split(files: ModelFiles, division: Division, out: Path, output: Outpu
         unit = "bytes" if progress.phase == "hash" else "layers"
         output.progress(_PHASE_NAMES[progress.phase], progress.done, progress.total, unit)
 
-    await split_in_process(order, report)
+    try:
+        await split_in_process(order, report)
+    except PlacementError as exc:
+        if not division.is_asked:
+            raise
+        # More stages than layers: the option is wrong, as a cut beyond the model is.
+        raise UsageError(exc.what, exc.advice) from exc
     return open_shard_folder(out)
 
 

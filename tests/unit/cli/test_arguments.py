@@ -8,6 +8,7 @@ import pytest
 from engine.cli.arguments import (
     build_parser,
     data_dir,
+    load_request,
     sampling_fields,
 )
 from engine.cli.chain_options import division, pool_options
@@ -200,3 +201,13 @@ def test_the_data_folder_is_the_one_given(tmp_path, monkeypatch):
     assert data_dir(parse("ask", "x", "--data", "here")) == tmp_path / "here"
     monkeypatch.setenv("DAISY_DATA", str(tmp_path / "there"))
     assert data_dir(parse("ask", "x")) == tmp_path / "there"
+
+
+def test_a_pattern_that_matches_nothing_is_said_to_be_one(tmp_path):
+    pattern = str(tmp_path / "*.gguf")
+    with pytest.raises(UsageError, match="is a pattern, and nothing here matches it") as caught:
+        load_request(build_parser().parse_args(["load", pattern]))
+    assert caught.value.advice == "Name one folder or file."
+    odd = tmp_path / "model[1].gguf"  # a name may hold such characters
+    odd.touch()
+    assert load_request(build_parser().parse_args(["load", str(odd)])).source == str(odd)
