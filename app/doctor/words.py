@@ -25,6 +25,11 @@ _WHY = {  # the engine's sentences about adapters
     "It is a Bluetooth network.": "why_bluetooth",
     "It is a mobile network.": "why_mobile",
     "It is not a network of PCs.": "why_no_pcs",
+    "Another one was chosen.": "why_other",
+    "It has no link.": "why_no_link",
+    "It has no IPv4 address.": "why_no_address",
+    "It reaches this PC only.": "why_this_pc",
+    "It gave itself an address (169.254.\u2026), because nobody on its network did.": "why_own",
 }
 _YES, _NO, _SELF = "\u2713", "\u2717", "\u00b7"  # tick, cross, dot
 

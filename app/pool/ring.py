@@ -10,7 +10,7 @@ from app.pool.forecast import layer_work, tokens_per_s
 from app.pool.memory_parts import MemoryParts, memory_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.domain import LayerRange, NodeId
     from engine.messages.deployment import Deployment, PlanLine, Trouble
@@ -150,7 +150,7 @@ def ring_of(status: PoolStatus) -> Ring:
     model = record.wish.model if record is not None and record.wish is not None else None
     return Ring(
         petals=_paced(petals),
-        outside=tuple(sorted((p for p in pcs.values() if p.node_id not in inside), key=_reading)),
+        outside=tuple(sorted(_outside(pcs.values(), inside), key=_reading)),
         links=links,
         model_name="" if model is None else model.name,
         num_layers=0 if model is None else model.num_layers,
@@ -195,7 +195,7 @@ def _pc(
         node_id=node_id,
         name=_name(node_id, report, line),
         role=_role(node, line, has_layers=bool(layers)),
-        state="gone" if node is None else node.state,
+        state=("gone" if layers else "offline") if node is None else node.state,
         layers=layers,
         takes_questions=bool(shares) and shares[0][0] == node_id,
         needed_bytes=0 if line is None else line.needed_bytes,
@@ -254,6 +254,11 @@ def _role(node: NodeStatus | None, line: PlanLine | None, *, has_layers: bool) -
     if line is None:
         return "present"
     return "left out" if line.role == "left out" else "standby"
+
+
+def _outside(pcs: Iterable[PcFacts], inside: set[NodeId]) -> list[PcFacts]:
+    """Return those that have no part; who left on purpose is no longer of the pool."""
+    return [pc for pc in pcs if pc.node_id not in inside and pc.state != "gone"]
 
 
 def _reading(pc: PcFacts) -> tuple[int, str]:

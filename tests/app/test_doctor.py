@@ -110,9 +110,22 @@ def test_adapters_used_and_left_alone_are_shown_with_the_reason(page, shared):
 
 
 def test_every_reason_the_engine_has_for_leaving_an_adapter_alone_has_its_words():
+    shapes = [
+        {"name": "eth0", "addresses": ("192.0.2.1",), "is_up": False},
+        {"name": "eth1"},
+        {"name": "eth2", "addresses": ("169.254.1.1",)},
+        {"name": "lo", "addresses": ("127.0.0.1",), "is_loopback": True},
+        {"name": "ptp0", "addresses": ("192.0.2.3",), "is_point_to_point": True},
+        {"name": "docker0", "addresses": ("172.17.0.1",)},
+    ]
+    interfaces = tuple(engine_adapters.Interface(**shape) for shape in shapes)
+    ranked = engine_adapters.rank_adapters(interfaces)
+    used = (engine_adapters.Interface("eth9", ("192.0.2.9",)),)
+    chosen = engine_adapters.rank_adapters((*interfaces, *used), ("eth9",))
     reasons = {reason for _, reason in engine_adapters._NOT_FOR_THE_POOL}
+    reasons |= {one.reason for one in (*ranked.ignored, *chosen.ignored)}
 
-    assert reasons <= set(_WHY)
+    assert reasons == set(_WHY)
 
 
 @pytest.mark.parametrize(

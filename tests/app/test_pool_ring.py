@@ -191,3 +191,9 @@ def test_the_work_of_the_last_layers_has_the_head_in_it():
     assert layer_work(two, [LayerRange(0, 1)]) == 1.0
     assert layer_work(two, [LayerRange(1, 2)]) == 4.0
     assert layer_work(two, []) == 0.0
+
+
+def test_who_left_on_purpose_is_no_longer_shown_and_who_was_lost_is():
+    status = pool(node(DESK), node(LAPTOP, state="gone"), node(OLD, state="offline"))
+
+    assert [pc.node_id for pc in ring_of(status).pcs] == [DESK, OLD]
