@@ -98,6 +98,9 @@ def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role,
     report_figure(f"{role} lost, longest pause", pause_s, "s")
     is_hit = doomed in chain
     assert bool(question.of("interrupted")) == is_hit
+    for told in question.of("interrupted"):
+        assert doomed.name in told["what"], "people know the PC by its name"
+        assert "ws://" not in told["what"]
     assert pause_s < LONGEST_PAUSE_S
     doomed.start()
     pool.agreed()
