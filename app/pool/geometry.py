@@ -219,6 +219,26 @@ def label_place(layout: RingLayout, arc: Arc, width: float) -> Point:
     return on_ring(layout, arc.start + arc.sweep / 2, 0.0 if is_long else 0.55 * radius)
 
 
+def light_place(layout: RingLayout, sender: int, receiver: int, share: float) -> int | Point:
+    """Return where the light is: the number of the petal it is in, or its place between two.
+
+    Args:
+        layout: With both.
+        sender: Number of the petal it comes from.
+        receiver: Number of the one it goes to.
+        share: Of the way from middle to middle, 0 to 1.
+    """
+    arc = arc_between(layout, sender, receiver)
+    hidden = layout.petal_half_angle
+    whole = arc.sweep + 2 * hidden
+    along = share * whole
+    if along < hidden:
+        return sender
+    if along > whole - hidden:
+        return receiver
+    return on_ring(layout, arc.start - hidden + along)
+
+
 def petal_at(layout: RingLayout, place: Point) -> int | None:
     """Return the number of the petal at a place; None if there is none.
 

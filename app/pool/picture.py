@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QRegion
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.pool.geometry import lay_out
+from app.pool.geometry import Point, lay_out, light_place
 from app.pool.light import TravellingLight
 from app.pool.petal_button import PetalButton, as_tip
 from app.pool.ring import Ring
@@ -64,6 +64,7 @@ class PoolPicture(QWidget):
         self._shown = _Shown(Ring())
         self._light = TravellingLight()
         self._is_animated = True
+        self._lit = QRect()  # where the light was painted last
         self._buttons: dict[str, PetalButton] = {}
         self._heart = QWidget(self)  # painted by the picture; explains itself
         self._heart.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
@@ -163,9 +164,29 @@ class PoolPicture(QWidget):
         painter.end()
 
     def _on_frame(self) -> None:
+        """Paint anew where the light was and where it is, nothing else."""
+        where = self._light_region()
+        self.update(where.united(self._lit))
+        self._lit = where
         if not self._light.is_lit:
             self._frames.stop()
-        self.update()
+
+    def _light_region(self) -> QRect:
+        ring, layout = self._shown.ring, self._layout
+        spot = self._light.spot(time.monotonic(), len(ring.links))
+        if spot is None:
+            return QRect()
+        if spot.link >= len(ring.links):
+            return _square(layout.heart, layout.heart_radius + self._look.px(8))
+        link = ring.links[spot.link]
+        places = {pc.node_id: number for number, pc in enumerate(ring.petals)}
+        ends = places[link.sender], places[link.receiver]
+        place = light_place(layout, *ends, spot.share)
+        if isinstance(place, Point):
+            return _square(place, self._look.px(12))
+        # With the neck, which ends at the heart.
+        petal = _square(layout.petals[place].center, layout.petals[place].radius)
+        return petal.united(_square(layout.heart, layout.heart_radius)).adjusted(-4, -4, 4, 4)
 
     # ---- petals one can reach ------------------------------------------------------------------
 
@@ -231,3 +252,8 @@ class PoolPicture(QWidget):
         focused = next((i for i, n in enumerate(order) if self._buttons[n].hasFocus()), None)
         if focused is not None:
             self._buttons[order[(focused + by) % len(order)]].setFocus()
+
+
+def _square(center: Point, radius: float) -> QRect:
+    side = 2 * radius
+    return QRectF(center.x - radius, center.y - radius, side, side).toAlignedRect()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainterPath, QPen
 
-from app.pool.geometry import Arc, arc_between, label_place, on_ring
+from app.pool.geometry import Arc, arc_between, label_place, light_place, on_ring
 from app.pool.petal_painter import PetalPainter
 from app.pool.words import number_text
 from app.safe_text import one_line
@@ -140,17 +140,12 @@ class RingPainter:
 
     def _light(self, link: LinkFacts, spot: Spot, places: dict[NodeId, int], length: float) -> None:
         """Paint the light: a petal's edge while it is in a PC, a dot while it is between two."""
-        layout, look = self._layout, self._look
-        sender, receiver = places[link.sender], places[link.receiver]
-        arc = arc_between(layout, sender, receiver)
-        hidden = layout.petal_half_angle
-        whole = arc.sweep + 2 * hidden
-        along = spot.share * whole
-        if along < hidden or along > whole - hidden:
-            petal = layout.petals[sender if along < hidden else receiver]
+        look = self._look
+        place = light_place(self._layout, places[link.sender], places[link.receiver], spot.share)
+        if isinstance(place, int):
+            petal = self._layout.petals[place]
             self._petals.outline(petal, length, look.colour("heart"), look.px(3))
             return
-        place = on_ring(layout, arc.start - hidden + along)
         self._painter.setPen(Qt.PenStyle.NoPen)
         for radius, opacity in ((10, 0.25), (5.5, 1.0)):
             colour = look.colour("heart")

@@ -8,6 +8,7 @@ from app.pool.geometry import (
     arc_between,
     label_place,
     lay_out,
+    light_place,
     on_ring,
     petal_at,
 )
@@ -144,3 +145,20 @@ def test_a_picture_of_no_size_has_a_layout_all_the_same():
 
     assert layout.detail == "mark"
     assert arc_between(layout, 0, 1).sweep >= 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_the_light_leaves_one_petal_crosses_the_gap_and_enters_the_next(count):
+    layout = lay_out(900, 700, count, 0, LINE)
+    seen = [light_place(layout, 0, 1, step / 200) for step in range(201)]
+
+    assert seen[0] == 0
+    assert seen[-1] == 1
+    between = [place for place in seen if isinstance(place, Point)]
+    assert between
+    for place in between:
+        out = math.hypot(place.x - layout.heart.x, place.y - layout.heart.y)
+        assert out == pytest.approx(layout.ring_radius)
+        for petal in layout.petals:
+            away = math.hypot(place.x - petal.center.x, place.y - petal.center.y)
+            assert away >= petal.radius - 0.5

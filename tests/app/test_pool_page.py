@@ -214,10 +214,10 @@ def test_sixteen_pcs_on_a_large_screen_are_painted_in_one_frame(page, shared):
     page.resize(3840, 2160)
     shared.status.changed.emit(pool(*nodes))
     page.grab()
-    began_s = time.perf_counter()
+    began_s = time.thread_time()  # what it costs, not what the machine does beside it
     page.picture.repaint()
 
-    assert time.perf_counter() - began_s < 0.25
+    assert time.thread_time() - began_s < 0.1
     assert len(petals(page)) == 16
 
 
@@ -234,3 +234,17 @@ def test_it_is_painted_at_any_size(page, qapp):
         page.picture.resize(*size)
         qapp.sendEvent(page.picture, QEvent(QEvent.Type.UpdateRequest))
         assert not page.picture.grab().isNull()
+
+
+def test_the_light_is_painted_where_it_is_and_nothing_beside_it_anew(page, shared):
+    picture = page.picture
+    shared.answering.text_came.emit("r", "Hello", 1)
+    picture._on_frame()
+    first = picture._lit
+
+    assert not first.isEmpty()
+    assert first.width() * first.height() < 0.5 * picture.width() * picture.height()
+    picture._light.stop()
+    picture._on_frame()
+    assert picture._lit.isEmpty()
+    assert not picture._frames.isActive()
