@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSystemTrayIcon, QVBoxLayout
 
 from app.page import Page
 from app.parts.action import Action
@@ -76,6 +76,7 @@ class SettingsPage(Page):
         self.folder = Text(surroundings.look).selectable()
         self.trouble = Text(surroundings.look, colour="alarm")
         self.trouble.hide()
+        self.no_tray = Text(surroundings.look, "small", "quiet")
         self._column = Column(surroundings.look, 640)
         self._choices: dict[str, Choice] = {
             "language": self.language,
@@ -89,6 +90,7 @@ class SettingsPage(Page):
     def shown(self) -> None:
         """Look at what may have changed elsewhere."""
         self.surroundings.status.watch(_WATCHER)
+        self.no_tray.setVisible(not QSystemTrayIcon.isSystemTrayAvailable())
         self._show_choices()
 
     def hidden(self) -> None:
@@ -124,6 +126,7 @@ class SettingsPage(Page):
                 self._check(self.autostart, "autostart_hint"),
                 self._check(self.starts_node, "starts_node_hint"),
                 self._row("on_close", self.on_close),
+                _alone(self.no_tray),
             )
         )
         column.add(self._text("pc_heading", "lead", bold=True), gap=4)
@@ -297,6 +300,7 @@ class SettingsPage(Page):
         self.open_folder.say(say("settings.open_folder"))
         self.copy_folder.say(say("settings.copy_folder"))
         self.folder.setText(str(shared.data_dir))
+        self.no_tray.setText(say("tray.absent"))
         self._dress()
         self._show_choices()
 

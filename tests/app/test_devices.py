@@ -39,8 +39,8 @@ class ScriptedPairing(Pairing):
 
 
 @pytest.fixture
-def shared(tmp_path, qapp):
-    return surroundings(tmp_path, qapp)
+def shared(tmp_path, owner):
+    return surroundings(tmp_path, owner)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.app.rooms import surroundings
 
 
 @pytest.fixture
-def shared(tmp_path, qapp):
-    return surroundings(tmp_path, qapp)
+def shared(tmp_path, owner):
+    return surroundings(tmp_path, owner)
 
 
 @pytest.fixture

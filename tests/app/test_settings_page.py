@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtWidgets import QSystemTrayIcon
 
 from app.bridge.node_process import NodeProcess
 from app.preferences import Choices, Preferences
@@ -12,8 +13,8 @@ from tests.app.rooms import surroundings
 
 
 @pytest.fixture
-def shared(tmp_path, qapp):
-    return surroundings(tmp_path, qapp)
+def shared(tmp_path, owner):
+    return surroundings(tmp_path, owner)
 
 
 @pytest.fixture
@@ -168,3 +169,12 @@ def test_a_choice_that_cannot_be_written_is_said_and_holds(tmp_path, shared, swi
 
     assert preferences.choices.theme == "dark"
     assert page.trouble.text().startswith("The choice holds until Daisy ends")
+
+
+@pytest.mark.parametrize("has_tray", [True, False])
+def test_a_desktop_without_a_tray_is_said(page, monkeypatch, has_tray):
+    monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: has_tray)
+    page.shown()
+
+    assert page.no_tray.isVisible() is not has_tray
+    assert "no tray icons" in page.no_tray.text()

@@ -20,8 +20,8 @@ PETALS = ("ready", "ready", "present")
 
 
 @pytest.fixture
-def shared(tmp_path, qapp):
-    return surroundings(tmp_path, qapp)
+def shared(tmp_path, owner):
+    return surroundings(tmp_path, owner)
 
 
 def on_panel(state, side, *, is_dark, in_colour):
