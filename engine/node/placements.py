@@ -110,10 +110,10 @@ class Placements:
                 loaded = await self._load(placement, place, folder)
                 self.stage = await self._start(placement, place, loaded, folder)
             except asyncio.CancelledError:
-                await asyncio.shield(self._end())
+                await self._end()
                 raise
             except BaseException:
-                await asyncio.shield(self._give_up())
+                await self._give_up()
                 raise
             self._tell_changed()
             return loaded.description
@@ -124,10 +124,10 @@ class Placements:
         Args:
             for_good: Whether its process ends as well; else it stays for the next placement.
 
-        Cancellation: goes on to its end.
+        Cancellation: what is loaded ends then too.
         """
         async with self._turn:
-            await asyncio.shield(self._give_up() if for_good else self._end())
+            await (self._give_up() if for_good else self._end())
 
     def memory_bytes(self) -> int:
         """Return what the stage's process takes of this PC's memory."""
@@ -193,6 +193,7 @@ class Placements:
             tasks.start(self.head.run_loop())
         for loop in stage.loops():
             tasks.start(_logged(loop))
+        await asyncio.sleep(0)  # they begin now: what never began could not be ended in order
         return stage
 
     async def _end(self) -> None:
@@ -202,11 +203,20 @@ class Placements:
         if head is not None:
             head.stop()
         stack, self._stack = self._stack, AsyncExitStack()
-        await stack.aclose()
-        if stage is not None:
-            server = stage.server
-            if not await stage.loaded.settle(stage.placement.epoch, server.open_sequences):
-                await self._give_up_process()
+        if stage is None:
+            await stack.aclose()
+            return
+        # Until it has settled it is nobody's: whoever is stopped here leaves none for the next.
+        loaded, self._loaded = stage.loaded, None
+        has_settled = False
+        try:
+            await stack.aclose()
+            has_settled = await loaded.settle(stage.placement.epoch, stage.server.open_sequences)
+        finally:
+            if has_settled:
+                self._loaded = loaded
+            else:
+                await asyncio.shield(loaded.close())
             self._tell_changed()
 
     async def _give_up(self) -> None:
@@ -217,7 +227,7 @@ class Placements:
     async def _give_up_process(self) -> None:
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
-            await loaded.close()
+            await asyncio.shield(loaded.close())
             self._tell_changed()
 
     def _tell_broken(self, failure: StageFailed) -> None:
