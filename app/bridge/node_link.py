@@ -73,6 +73,7 @@ class NodeLink(QObject):
         self._reach: Reach | None = None
         self._buffer = FrameBuffer()
         self._num_failures = 0
+        self._is_aborting = False
         self._socket = QTcpSocket(self)
         self._socket.setProxy(QNetworkProxy(QNetworkProxy.ProxyType.NoProxy))
         self._socket.setReadBufferSize(BUFFER_BYTES)
@@ -110,7 +111,7 @@ class NodeLink(QObject):
         if was_open:
             self._socket.disconnectFromHost()
         else:
-            self._socket.abort()
+            self._abort()
 
     def send(self, message: Message) -> bool:
         """Send a message; returns at once.
@@ -138,11 +139,11 @@ class NodeLink(QObject):
             self._set_state(LinkState.ABSENT)
             self._try_again()
             return
-        if self._state is not LinkState.SLOW:
+        if self._state not in {LinkState.SLOW, LinkState.REFUSING}:  # said until it is mended
             self._set_state(LinkState.CONNECTING)
         self._buffer = FrameBuffer()
         self._deadline.start(OPEN_WITHIN_MS)
-        self._socket.abort()
+        self._abort()
         self._socket.connectToHost(QHostAddress.SpecialAddress.LocalHost, self._reach.control_port)
 
     def _on_connected(self) -> None:
@@ -154,14 +155,22 @@ class NodeLink(QObject):
         self._give_up(LinkState.SLOW)
 
     def _on_error(self) -> None:
-        if self._state in {LinkState.CONNECTING, LinkState.SLOW}:
+        if self._state not in {LinkState.CLOSED, LinkState.OPEN} and not self._is_aborting:
             self._give_up(LinkState.REFUSING)
 
     def _on_disconnected(self) -> None:
+        if self._is_aborting:
+            return
         if self._state is LinkState.OPEN:
             self._read()  # what came before the end
         if self._state is not LinkState.CLOSED:
             self._give_up(LinkState.REFUSING)
+
+    def _abort(self) -> None:
+        """Let the socket go; that is nothing it need report."""
+        self._is_aborting = True
+        self._socket.abort()
+        self._is_aborting = False
 
     def _give_up(self, state: LinkState) -> None:
         """Let this connection go, say so, and try again a little later."""
@@ -169,7 +178,7 @@ class NodeLink(QObject):
         self._deadline.stop()
         self._rest.stop()
         self._set_state(LinkState.CONNECTING if was_open else state)
-        self._socket.abort()
+        self._abort()
         self._try_again()
         if was_open:
             self.lost.emit()

@@ -78,6 +78,7 @@ class FakeNode:
         self.asked = (folder / "asked.jsonl").open("a", encoding="utf-8")
 
     async def run(self) -> None:
+        self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         reach = {
@@ -93,10 +94,8 @@ class FakeNode:
         self.listens.set()
         self.on_listening()
         async with server:
-            try:
-                await server.serve_forever()
-            finally:
-                self.asked.close()
+            await self.stop.wait()
+        self.asked.close()
 
     def on_listening(self) -> None:
         """Say so, where somebody waits for it."""

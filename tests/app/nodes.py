@@ -41,31 +41,16 @@ class NodeThread(_Child):
     def __init__(self, folder: Path, **script) -> None:
         self.folder = folder
         self._node = FakeNode(folder, Script(**script))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._node.run()), daemon=True)
         self._thread.start()
         assert self._node.listens.wait(START_WITHIN_S)
-
-    def _run(self) -> None:
-        self._task = self._loop.create_task(self._node.run())
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            rest = asyncio.all_tasks(self._loop)
-            for task in rest:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
-            self._loop.run_until_complete(asyncio.sleep(0))  # connections that were cut off close
-            self._loop.close()
 
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
     def kill(self) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._node.loop.call_soon_threadsafe(self._node.stop.set)
         self._thread.join(START_WITHIN_S)
         assert not self._thread.is_alive()
 
