@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from app.chat.markdown.items import Item
     from app.chat.markdown.reading import Reader
 
-LONG_TAIL = 3000  # characters; from here on a list, a table or a paragraph is sealed in parts
+LONG_TAIL = 1500  # characters; from here on a list, a table or a paragraph is sealed in parts
+LONG_LINES = 30  # lines of it: short ones take as long to read as long ones
 KEPT_OF_PARAGRAPH = 200  # at its end, where a word or an emphasis may not be complete yet
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _MAYBE_FENCE = re.compile(r" {0,3}(`+|~+)[^`]*$")
@@ -67,6 +68,7 @@ class GrowingText:
         """
         self._reader = reader
         self._tail = ""
+        self._looked_at = 0  # so much of the tail has been looked at for blocks that have ended
         self._code: _OpenCode | None = None
         self._shown: tuple[Item, ...] = ()  # the tail's items, as last told
         self.num_sealed = 0
@@ -119,14 +121,18 @@ class GrowingText:
                 return self._seal_paragraph(sealed)
             self._take(sealed, end)
             return True
-        return bool(end) and self._seal_blocks(sealed, self._tail[:end])
+        if end == self._looked_at:
+            return False
+        self._looked_at = end
+        return self._seal_blocks(sealed, self._tail[:end])
 
     def _seal_blocks(self, sealed: list[Item], whole: str) -> bool:
         """Seal what stands before the last block; ``whole`` are the lines that are complete."""
         tokens = [t for t in self._reader.tokens(whole) if t.map is not None]
         blocks = [t for t in tokens if t.level == 0]
         if not blocks:
-            self._tail = self._tail[len(whole) :] if not whole.strip() else self._tail
+            if not whole.strip():
+                self._drop(len(whole))
             return False
         last = blocks[-1]
         begin = _offset(whole, last.map[0]) if last.map else 0
@@ -135,11 +141,16 @@ class GrowingText:
             return True
         if last.type == "fence":
             return self._open_code(begin)
-        return len(self._tail) > LONG_TAIL and self._seal_part(sealed, tokens, last, whole)
+        is_long = len(whole) > LONG_TAIL or whole.count("\n") > LONG_LINES
+        return is_long and self._seal_part(sealed, tokens, last, whole)
 
     def _take(self, sealed: list[Item], end: int) -> None:
         sealed.extend(self._reader.items(self._tail[:end]))
+        self._drop(end)
+
+    def _drop(self, end: int) -> None:
         self._tail = self._tail[end:]
+        self._looked_at = 0
 
     def _seal_part(
         self, sealed: list[Item], tokens: Sequence[Token], last: Token, whole: str
@@ -150,23 +161,21 @@ class GrowingText:
             begin = _offset(whole, items[-1].map[0]) if items and items[-1].map else 0
             if begin:
                 self._take(sealed, begin)
-            return bool(begin)
+                return True
         if last.type == "table_open" and last.map is not None:
             return self._seal_rows(sealed, whole, last.map[0])
-        if last.type == "paragraph_open":
+        if last.type == "paragraph_open" and len(whole) > 2 * KEPT_OF_PARAGRAPH:
             return self._seal_paragraph(sealed)
-        if len(self._tail) > 4 * LONG_TAIL:
-            self._take(sealed, len(whole))  # a long quotation or item goes on as if it began
-            return True
-        return False
+        self._take(sealed, len(whole))  # a long quotation or item goes on as if it began
+        return True
 
     def _seal_rows(self, sealed: list[Item], whole: str, first_line: int) -> bool:
         head_end = _offset(whole, first_line + 2)
-        if len(whole) - head_end < LONG_TAIL // 2:
+        if whole.count("\n", head_end) < LONG_LINES // 2 and len(whole) < LONG_TAIL:
             return False
         sealed.extend(self._reader.items(whole))
         self._tail = whole[:head_end] + self._tail[len(whole) :]
-        return True
+        return False
 
     def _seal_paragraph(self, sealed: list[Item]) -> bool:
         """Seal the beginning of a paragraph, up to a word that can begin nothing else."""
@@ -193,7 +202,7 @@ class GrowingText:
             indent=len(opening) - len(opening.lstrip(" ")),
             language=words[0] if words else "",
         )
-        self._tail = self._tail[line_end + 1 :]
+        self._drop(line_end + 1)
         return True
 
     def _seal_code(self, sealed: list[Item], code: _OpenCode) -> bool:
@@ -204,14 +213,14 @@ class GrowingText:
         for line in self._tail[:end].splitlines(keepends=True):
             taken += len(line)
             if _closes(line, code.fence):
-                self._tail = self._tail[taken:]
+                self._drop(taken)
                 code.text += "".join(lines)
                 sealed.append(Code(code.text.removesuffix("\n"), code.language))
                 self._code = None
                 return True
             lines.append(_outdented(line, code.indent))
         code.text += "".join(lines)
-        self._tail = self._tail[end:]
+        self._drop(end)
         return False
 
     # ---- the tail -----------------------------------------------------------------------------
