@@ -88,7 +88,7 @@ class GrowingText:
     def finish(self) -> Change:
         """Say that nothing more comes; return what changed."""
         sealed: list[Item] = []
-        if not self._tail.endswith("\n"):
+        if self._tail and not self._tail.endswith("\n"):
             self._tail += "\n"
         while self._seal(sealed):
             continue
