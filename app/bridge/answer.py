@@ -54,7 +54,17 @@ class Answer:
 
         Args:
             message: The head's.
+
+        Raises:
+            RemoteProtocolError: It reads the prompt otherwise than the one before it did: another
+                model can't go on with this one's answer.
         """
+        if self.is_accepted and message.prompt_tokens != self.prompt_tokens:
+            raise RemoteProtocolError(
+                f"The prompt was {self.prompt_tokens} tokens long, and the node that is to go on "
+                f"with the answer makes {message.prompt_tokens} of it.",
+                "Ask again from the beginning.",
+            )
         self.is_accepted = True
         self.prompt_tokens = message.prompt_tokens
         self.seed = message.seed

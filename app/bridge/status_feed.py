@@ -78,6 +78,10 @@ class StatusFeed(QObject):
             self._deadline.stop()
             self._link.close()
 
+    def refresh(self) -> None:
+        """Ask at once: something has just changed."""
+        self._ask()
+
     def _ask(self) -> None:
         if self._link.state is LinkState.OPEN and self._link.send(AskPoolStatus()):
             self._deadline.start(ANSWER_WITHIN_MS)

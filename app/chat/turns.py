@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.bridge.problem import Problem, problem_of
 from app.chat.pool_facts import PoolFacts
 from app.chat.request import build_request, next_start, num_to_leave_out, read_too_long
-from engine.errors import DaisyError
+from engine.errors import DaisyError, PipelineBrokenError
 
 if TYPE_CHECKING:
     from app.bridge.answering import Answering
@@ -26,6 +26,7 @@ SAVE_EVERY_MS = 250
 LOOK_EVERY_MS = 1000  # for a model, where none is loaded
 RECORD_WITHIN_S = 8.0  # of a pool that knows one: a node that was restarted hears it by then
 LOAD_WITHIN_S = 900.0
+SEEN_WITHIN_S = 5.0  # of a model that was loaded: the pool's state tells of it by then
 WATCHER = "answers"
 TOO_LONG = "context_length_exceeded"
 NO_MODEL = "placement"
@@ -70,6 +71,7 @@ class Turns(QObject):
         self._status = status
         self._turns: dict[str, LiveTurn] = {}
         self._waiting: dict[str, tuple[Problem, float]] = {}  # for a model, and since when
+        self._loaded_s = -SEEN_WITHIN_S  # when a model was loaded from here
         answering.accepted.connect(self._on_accepted)
         answering.text_came.connect(self._on_text)
         answering.interrupted.connect(self._on_interrupted)
@@ -77,6 +79,7 @@ class Turns(QObject):
         answering.finished.connect(self._on_finished)
         answering.failed.connect(self._on_failed)
         loading.failed.connect(self._on_load_failed)
+        loading.done.connect(self._on_load_done)
         status.changed.connect(self._on_status)
         self._saving = QTimer(self)
         self._saving.setInterval(SAVE_EVERY_MS)
@@ -295,16 +298,29 @@ class Turns(QObject):
             turn = self._turns[message_id]
             facts = self.facts
             if facts.is_loaded and not self._loading.is_busy:
-                del self._waiting[message_id]
-                self._send(turn)
+                self._resume(turn, facts)
             elif now_s - since_s > LOAD_WITHIN_S:
                 self._fail(turn, problem)
             elif facts.is_known and not facts.is_loaded and not self._loading.is_busy:
                 wait_s = RECORD_WITHIN_S if facts.num_others or turn.answer.token_ids else 0.0
-                if now_s - since_s >= wait_s:
+                if now_s - max(since_s, self._loaded_s + SEEN_WITHIN_S) >= wait_s:
                     self._loading.load(self._loading.last_source)
         if not self._waiting:
             self._looking.stop()
+
+    def _resume(self, turn: LiveTurn, facts: PoolFacts) -> None:
+        """Ask again; an answer that has begun goes on only with the model that began it."""
+        figures = turn.answer.figures
+        if turn.answer.token_ids and facts.model_sha256 != figures.model_sha256:
+            error = PipelineBrokenError(f"Another model is loaded now: {facts.model}.")
+            self._fail(turn, problem_of(error))
+        else:
+            del self._waiting[turn.message_id]
+            self._send(turn)
+
+    def _on_load_done(self) -> None:
+        self._loaded_s = time.monotonic()
+        self._status.refresh()
 
     def _on_load_failed(self, problem: Problem) -> None:
         for message_id in list(self._waiting):

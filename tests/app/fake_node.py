@@ -65,7 +65,7 @@ class Script(msgspec.Struct, kw_only=True):
     pause_s: float = 0.2
     error: dict | None = None
     skips: int | None = None  # a piece it leaves out
-    node_id: str = DESK
+    model_sha256: str = "e" * 64
 
 
 class FakeNode:
@@ -150,7 +150,9 @@ class FakeNode:
                 await send(writer, DeploymentReport(deployment=record))
 
     def record(self):
-        return deployment(wish=wish(context_tokens=self.script.context_tokens))
+        script = self.script
+        asked = wish(context_tokens=script.context_tokens, model_sha256=script.model_sha256)
+        return deployment(wish=asked)
 
     def status(self):
         if not self.is_loaded:

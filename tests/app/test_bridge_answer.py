@@ -45,3 +45,11 @@ def test_an_answer_that_goes_on_begins_with_its_tokens():
     one = answer(committed_ids=(4, 5))
     one.take(delta(0, ids=(6,)))
     assert one.request.committed_ids == (4, 5, 6)
+
+
+def test_another_model_does_not_go_on_with_an_answer():
+    one = answer()
+    one.accept(Accepted(request_id="r", prompt_tokens=5, seed=99))
+    one.accept(Accepted(request_id="r", prompt_tokens=5, seed=99))
+    with pytest.raises(RemoteProtocolError, match=r"was 5 tokens long, .* makes 6"):
+        one.accept(Accepted(request_id="r", prompt_tokens=6, seed=99))
