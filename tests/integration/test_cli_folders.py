@@ -53,7 +53,8 @@ def expected(talking):
 def test_a_model_in_a_folder_of_any_name_answers(talking, expected, tmp_path):
     def answer(name):
         model = Path(shutil.copytree(talking, named(tmp_path, name)))
-        return name, daisy(*RAW, "--model", model, data=named(tmp_path, f"{name[:40]} data"))
+        data = named(tmp_path, f"{name[:40]} data")
+        return name, daisy(*RAW, "--stages", 1, "--model", model, data=data)
 
     assert len(FOLDERS) == 9
     with ThreadPoolExecutor(max_workers=2) as pool:  # each takes two seconds of a core
@@ -179,7 +180,8 @@ def test_an_answer_ends_at_every_one_of_them(number, embedded, tmp_path):
     asked = ["--raw", "The capital of France is", "--max-tokens", 40]
     if "raw" not in row["request"]:
         asked = ["What is the capital of France?"]
-    ended = daisy("ask", *asked, "--exact", "--model", model, "--json", data=tmp_path / "data")
+    words = ("ask", *asked, "--exact", "--stages", 1, "--model", model, "--json")
+    ended = daisy(*words, data=tmp_path / "data")
     assert ended.status == 0, ended.out
     assert (ended.text, ended.one("finished")["finish_reason"]) == (row["text"], "stop")
     assert ended.token_ids == row.get("tokens", [504, 3575, 282, 4649, 314, 7042, 30, 2])
@@ -198,7 +200,7 @@ def test_a_template_with_dates_under_any_locale(embedded, cases, tmp_path):
     runs = []
     for env in ({"LC_ALL": "de_DE.UTF-8", "LANGUAGE": "zh_CN"}, C_LOCALE):
         now = datetime.now().astimezone()
-        words = ("ask", "--exact", "--model", model, "--json", "--request", file)
+        words = ("ask", "--exact", "--stages", 1, "--model", model, "--json", "--request", file)
         runs.append(daisy(*words, data=tmp_path / "data", env=env))
         assert now.date() == datetime.now().astimezone().date()  # no midnight in between
         assert runs[-1].status == 0, runs[-1].out

@@ -206,8 +206,8 @@ def test_a_node_that_is_killed_fails_the_request_and_takes_its_stage_along(doome
 def test_a_node_that_hangs_is_given_up_by_its_silence(doomed):
     node = doomed.node(1)
     report, seconds = broken_by(doomed, node.suspend, 25)
-    # It may have been silent for a while when it was stopped, but not so long that it was asked.
-    assert CHAIN_LIVENESS.dead_after_s - CHAIN_LIVENESS.ping_after_s <= seconds < 25
+    # What it last said may have been said a while before it was stopped.
+    assert CHAIN_LIVENESS.ping_after_s < seconds < 25
     assert report.code == PeerTimeoutError.code
     assert "Stage 1" in report.what
 
