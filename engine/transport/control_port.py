@@ -234,9 +234,11 @@ async def connect_control(port: int, token: str, product_version: str) -> Contro
         token: As the node wrote it down.
         product_version: Of the program that connects.
 
-    Fails with ``PeerUnreachableError`` if none listens there, or it is another one's port by now;
-    with ``PeerTimeoutError`` if it does not answer; with ``RemoteProtocolError`` if what answers
-    is no node.
+    Raises:
+        PeerUnreachableError: None listens there, or it is another one's port by now.
+
+    Fails with ``PeerTimeoutError`` if it does not answer, with ``RemoteProtocolError`` if what
+    answers is no node.
 
     Cancellation: safe; nothing stays open.
     """
@@ -245,10 +247,13 @@ async def connect_control(port: int, token: str, product_version: str) -> Contro
             return await _connect_once(port, token, product_version)
         except _CutOffError:
             await asyncio.sleep(pause_s)  # a crowd at the port; it is short
-    return await _connect_once(port, token, product_version)
+    try:
+        return await _connect_once(port, token, product_version)
+    except _CutOffError as exc:
+        raise PeerUnreachableError("The node of this PC lets nobody in.") from exc
 
 
-class _CutOffError(PeerUnreachableError):
+class _CutOffError(Exception):
     """The port took the connection and closed it without a word."""
 
 
@@ -271,7 +276,7 @@ async def _connect_once(port: int, token: str, product_version: str) -> ControlC
             try:
                 frame = await connection.receive(MAX_HELLO_BYTES)
             except PeerUnreachableError as exc:
-                raise _CutOffError(exc.what) from exc
+                raise _CutOffError from exc
             hello = decode(frame)
             if not isinstance(hello, Hello):
                 raise RemoteProtocolError(f"{connection.address}: It is no node.")

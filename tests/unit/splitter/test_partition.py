@@ -101,7 +101,7 @@ def test_a_model_that_exactly_fills_its_nodes_fits():
     with pytest.raises(InsufficientMemoryError) as caught:
         partition_by_memory([10] * 4, 5, 7, [25, 26])
     assert (caught.value.required_bytes, caught.value.available_bytes) == (52, 51)
-    assert "1 too few" in caught.value.what
+    assert "1 bytes too few" in caught.value.what
 
 
 def test_memory_that_is_enough_only_in_all_says_how_much_is_missing():
@@ -163,7 +163,7 @@ def test_of_equal_bottlenecks_the_one_with_the_shortest_round_is_taken():
 def test_time_division_says_what_memory_is_missing():
     """As the division by memory does."""
     costs = LayerCosts((10.0,) * 4)
-    with pytest.raises(InsufficientMemoryError, match="40 bytes and 39"):
+    with pytest.raises(InsufficientMemoryError, match="40 bytes, and 39"):
         partition_by_time(costs, costs, [NodeCapability(capacity_bytes=39.0)])
 
 
