@@ -96,7 +96,7 @@ class NodeProcess(QObject):
         """Start a node if none runs; it outlives the window."""
         if read_reach(self._data_dir) is not None or self._patience.isActive():
             return
-        program = [sys.executable, "-m", "engine.cli.entry", "node", "--data", str(self._data_dir)]
+        program = node_command(self._data_dir)
         program += self._options
         process = QProcess()
         process.setProgram(program[0])
@@ -104,11 +104,9 @@ class NodeProcess(QObject):
         process.setStandardInputFile(QProcess.nullDevice())
         process.setStandardOutputFile(QProcess.nullDevice())
         process.setStandardErrorFile(str(self._log_file()))
-        has_begun, pid = process.startDetached()
+        has_begun = process.startDetached()
         if has_begun:
             self._patience.start(START_WITHIN_MS)
-            with contextlib.suppress(OSError):
-                self._own_file().write_text(str(pid), encoding="ascii")
         self._set_state(NodeState.STARTING if has_begun else NodeState.FAILED)
 
     def stop(self) -> None:
@@ -159,9 +157,12 @@ class NodeProcess(QObject):
             self.start()
 
     def _on_open(self) -> None:
-        self._patience.stop()
         reach = self._link.reach
         pid = None if reach is None else reach.pid
+        if self._patience.isActive():  # it is the one that was started here
+            self._patience.stop()
+            with contextlib.suppress(OSError):
+                self._own_file().write_text(str(pid), encoding="ascii")
         was, self._pid = self._pid, pid
         self._set_state(NodeState.RUNNING)
         if was not in {None, pid}:
@@ -171,3 +172,12 @@ class NodeProcess(QObject):
         if state is not self._state:
             self._state = state
             self.state_changed.emit(state)
+
+
+def node_command(data_dir: Path) -> list[str]:
+    """Return the command that starts a node of this installation.
+
+    Args:
+        data_dir: Daisy's data folder.
+    """
+    return [sys.executable, "-m", "engine.cli.entry", "node", "--data", str(data_dir)]

@@ -55,7 +55,7 @@ LIGHT = Theme(
     is_dark=False,
     paper="#FBFAF7",
     surface="#FFFFFF",
-    raised="#F0EEE7",
+    raised="#F5F3ED",
     line="#DEDBD2",
     ink="#1B1D22",
     quiet="#5F6672",
@@ -64,7 +64,7 @@ LIGHT = Theme(
     leaf="#2F7D4F",
     alarm="#B3402E",
     link="#2C5FA8",
-    code="#F5F3EC",
+    code="#F7F5EF",
 )
 DARK = Theme(
     is_dark=True,
