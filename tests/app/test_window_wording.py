@@ -50,7 +50,7 @@ def test_sentences_with_numbers_have_every_plural_form(sentences):
 
 # The same in every language.
 NAMES = re.compile(
-    r"\{\w+\}|Daisy|Wi-Fi|Python|OpenVINO|PySide6|Qt|Top-p|GiB|MiB|KB|English|简体中文"
+    r"\{\w+\}|Daisy|Wi-Fi|Python|OpenVINO|PySide6|Qt|Top-p|GiB|MiB|KB|ms|English|简体中文"
 )
 
 
