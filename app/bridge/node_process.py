@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psutil
 from PySide6.QtCore import QObject, QProcess, QTimer, Signal
@@ -104,7 +104,7 @@ class NodeProcess(QObject):
         process.setStandardInputFile(QProcess.nullDevice())
         process.setStandardOutputFile(QProcess.nullDevice())
         process.setStandardErrorFile(str(self._log_file()))
-        has_begun = process.startDetached()
+        has_begun = cast("bool", process.startDetached())  # a pair only where Qt is asked for one
         if has_begun:
             self._patience.start(START_WITHIN_MS)
         self._set_state(NodeState.STARTING if has_begun else NodeState.FAILED)

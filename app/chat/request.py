@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from engine.messages.control import Generate
@@ -154,7 +155,7 @@ def build_request(
         request_id: New.
         chat: Whose system prompt and sampling hold.
         sent: The branch, without what is left out, up to what is asked.
-        going_on: The answer that is to go on, where one is; its seed and tokens are kept.
+        going_on: The answer; the seed, the tokens and the time of one that has begun are kept.
     """
     messages: list[dict[str, object]] = []
     if chat.system_prompt:
@@ -170,7 +171,13 @@ def build_request(
         sampling=_parameters(chat.sampling, seed),
         seed_given=seed is not None,
         committed_ids=() if going_on is None else going_on.token_ids,
+        asked_at=None if going_on is None else _moment(going_on.created_s),
     )
+
+
+def _moment(unix_s: float) -> str:
+    """Return a time as templates are given it: the same each time an answer is asked for."""
+    return datetime.fromtimestamp(unix_s, UTC).astimezone().isoformat()
 
 
 def _parameters(sampling: Sampling, seed: int | None) -> SamplingParameters:

@@ -40,7 +40,7 @@ QToolButton { background: transparent; border: 1px solid transparent; border-rad
 QToolButton:hover { background: $raised; }
 QToolButton:focus { border: 1px solid $link; }
 QToolButton:checked { background: $raised; }
-QToolButton#wordButton { padding: ${s1}px ${s2}px; color: $link; }
+QToolButton#wordButton { padding: ${s1}px ${s2}px; color: $link; font-size: ${small}px; }
 QToolButton#modelButton { padding: ${s1}px ${s2}px; font-weight: 600; }
 QToolButton#sendButton { background: $heart; border-radius: ${s4}px; padding: 0; }
 QToolButton#sendButton:disabled { background: $raised; }

@@ -77,8 +77,10 @@ class Room:
     def wait(self, condition):
         self.qtbot.waitUntil(lambda: bool(condition()), timeout=PATIENCE_MS)
 
-    def wait_for_end(self):
-        self.wait(lambda: self.page.desk.live is None and self.last.role == "assistant")
+    def wait_for_end(self, within_ms=PATIENCE_MS):
+        self.qtbot.waitUntil(
+            lambda: self.page.desk.live is None and self.last.role == "assistant", timeout=within_ms
+        )
         self.wait(lambda: self.page.view._tools.slices.is_idle and not self.last_view.is_live)
 
     def wait_for_store(self):

@@ -29,7 +29,7 @@ def test_the_node_is_killed_during_an_answer_and_the_next_one_goes_on(room, star
 
     node.kill()
     talk.wait(lambda: talk.page.desk.live.phase == "interrupted")
-    talk.wait(lambda: talk.page.banner.text == "No node runs on this PC.")
+    talk.wait(lambda: talk.page.banner.text == "Daisy's engine does not run on this PC.")
     node = start_node(text=TEXT, piece=3, in_process=True)
     talk.wait_for_end()
 
@@ -110,7 +110,7 @@ def test_waiting_for_a_model_can_be_stopped(room, start_node):
 def test_a_question_without_a_node_waits_for_one(room, start_node):
     talk = room()
     talk.ask("Anyone?")
-    talk.wait(lambda: "No node runs on this PC" in talk.last_view.progress)
+    talk.wait(lambda: "engine does not run on this PC" in talk.last_view.progress)
     start_node(text="Here.")
     talk.wait_for_end()
     assert talk.last.text == "Here."
@@ -135,7 +135,7 @@ def test_waiting_for_ones_turn_is_said(room, start_node):
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (NodeState.ABSENT, "No node runs"),
+        (NodeState.ABSENT, "does not run on this PC"),
         (NodeState.SLOW, "does not answer"),
         (NodeState.REFUSING, "Something else answers"),
         (NodeState.FAILED, "could not be started"),

@@ -87,6 +87,14 @@ def test_a_request_carries_the_chats_settings_and_can_be_sent():
     assert request.max_tokens == 9
 
 
+def test_the_time_a_template_is_given_is_the_same_each_time():
+    answer = turn("assistant", "", created_s=1_700_000_000.0)
+    first, again = (build_request("r", Chat(chat_id="c"), [], answer) for _ in range(2))
+    assert first.asked_at == again.asked_at
+    assert first.asked_at.startswith("2023-11-1")
+    assert decode(encode_control(first)) == first
+
+
 def test_an_answer_that_goes_on_keeps_its_own_seed():
     chat = Chat(chat_id="c", sampling=Sampling(seed=1))
     answer = turn("assistant", "half", figures=Figures(seed=77), token_ids=(4, 5))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from app.wording.wording import Wording
 
 SEPARATOR = " · "
+ICON_PX = 18
 
 
 class Head(QFrame):
@@ -103,7 +104,11 @@ class Head(QFrame):
             parts.append(text("chat.header_pcs", n=num, num=number(num)))
         if self._pace:
             parts.append(text("chat.rate", rate=number(self._pace, "f", 1)))
-        self.pool_button.setText(SEPARATOR.join(parts))
+        words = SEPARATOR.join(parts)
+        self.pool_button.setText(words)
+        # A style sheet's tool button makes too little room for words beside an icon.
+        room = self.pool_button.fontMetrics().horizontalAdvance(words)
+        self.pool_button.setMinimumWidth(room + self._look.px(ICON_PX) + self._look.space(8))
         self.pool_button.setVisible(bool(parts))
         for button, key in (
             (self.settings_button, "chat.settings"),
@@ -115,7 +120,7 @@ class Head(QFrame):
     def redress(self) -> None:
         """Take over theme and scale."""
         look = self._look
-        side = look.px(18)
+        side = look.px(ICON_PX)
         for button, icon in (
             (self.settings_button, "dials"),
             (self.more_button, "more"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import shiboken6
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
-from app.chat.view.lazy_column import Anchor, LazyColumn
+from app.chat.view.lazy_column import LazyColumn
 from app.chat.view.message_view import AnswerView, MessageView, UserView, Version
 from app.chat.view.row import Buttons
+from app.chat.view.slices import Slices
 from app.look.tokens import COLUMN_PX
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 FLUSH_MS = 33  # thirty times a second
 MAX_FLUSH_MS = 250
 FLUSH_CHARACTERS = 600  # drawn at once; more comes with the next turn
-SETTLE_FOR_S = 0.006
+SETTLE_FOR_S = 0.012
+AT_ONCE = 2  # messages made at once: each takes some milliseconds; the others follow
 FIRST_MESSAGES, MORE_MESSAGES = 12, 10
 NEAR_TOP_PX = 120
 
@@ -51,21 +54,19 @@ class ConversationView(QScrollArea):
         self._tools = tools
         self.setFrameShape(QFrame.Shape.NoFrame)
         self._content = QWidget()
-        self._column = LazyColumn(self._content, tools.look.space(6))
-        self._earlier = Buttons(tools.look, self._column)
-        self._earlier.pressed.connect(self._show_earlier)
         self.setWidget(self._content)
-        self._column.refit.connect(self._settle_soon)
+        self._disposal = Slices(self)
+        self._is_settling = False
+        self._soon = _single_shot(self, self._settle)
+        self._column, self._earlier = self._new_column()
         self._views: dict[str, MessageView] = {}
         self._path: list[Message] = []
         self._versions: dict[str, Version] = {}
         self._first = 0  # of the path, that is drawn
         self._sticks = True  # to the bottom
-        self._anchor: Anchor | None = None
-        self._is_settling = False
+        self._wanted = ""  # the message that was read before everything was drawn anew
         self._live: AnswerView | None = None
         self._text_came: list[str] = []
-        self._soon = _single_shot(self, self._settle)
         self._flush = _single_shot(self, self._draw_text)
         self._flush_ms = FLUSH_MS
         self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
@@ -87,14 +88,17 @@ class ConversationView(QScrollArea):
             if old.message_id != new.message_id:
                 break
             num_same += 1
+        if len(path) - num_same > AT_ONCE:
+            self.clear()
         self._path, self._versions = list(path), versions
         for message_id in [m for m in self._views if m not in {p.message_id for p in path}]:
             self._drop(message_id)
         self._live = None
-        if not num_same or not self._views:
-            self._first = max(0, len(path) - FIRST_MESSAGES)
+        if not self._views:
+            self._first = max(0, len(path) - AT_ONCE)
             self._sticks = True
-        for message in path[max(num_same, self._first) :]:
+            self._tools.slices.add(self, self._adding_earlier(max(0, len(path) - FIRST_MESSAGES)))
+        for message in path[max(num_same if self._views else 0, self._first) :]:
             self._add(message, live_id, at_end=True)
         for message_id, view in self._views.items():
             view.set_version(versions.get(message_id, Version()))
@@ -102,14 +106,26 @@ class ConversationView(QScrollArea):
         self._settle_soon()
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Show nothing; what was shown goes a little at a time."""
         self._tools.slices.drop()
-        for message_id in list(self._views):
-            self._drop(message_id)
+        old = self._column
+        old.hide()
+        self._disposal.add(old, _disposing(old))
+        self._column, self._earlier = self._new_column()
+        self._views.clear()
         self._path, self._live, self._first = [], None, 0
         self._text_came.clear()
-        self._tell_earlier()
         self._settle_soon()
+
+    def _new_column(self) -> tuple[LazyColumn, Buttons]:
+        look = self._tools.look
+        column = LazyColumn(self._content, look.space(6))
+        column.refit.connect(self._settle_soon)
+        earlier = Buttons(look, column)
+        earlier.pressed.connect(self._show_earlier)
+        column.insert(0, earlier)
+        column.show()
+        return column, earlier
 
     def view_of(self, message_id: str) -> MessageView | None:
         """Return what shows a message; None for one that is not drawn.
@@ -126,15 +142,20 @@ class ConversationView(QScrollArea):
 
     def redraw(self) -> None:
         """Draw everything anew: theme, scale or language is another one."""
-        path, versions = self._path, self._versions
+        current = {message_id: view.message for message_id, view in self._views.items()}
+        path = [current.get(message.message_id, message) for message in self._path]
         live_id = None if self._live is None else self._live.message_id
-        was_first = self._first
-        current = {m: view.message for m, view in self._views.items()}
-        path = [current.get(message.message_id, message) for message in path]
+        was_first, versions = self._first, self._versions
+        anchor = None if self._sticks else self._column.anchor_at(self._top())
+        read_id = (
+            anchor.child.message_id if anchor and isinstance(anchor.child, MessageView) else ""
+        )
         self.clear()
-        self._column.set_spacing(self._tools.look.space(6))
         self.show_path(path, versions, live_id)
-        self._first = min(was_first, self._first)
+        self._tools.slices.add(self, self._adding_earlier(was_first))
+        if read_id:
+            self._sticks, self._wanted = False, read_id
+            self._tools.slices.add(self, self._returning())
 
     def follow(self) -> None:
         """Scroll to the end, and stay there."""
@@ -222,23 +243,24 @@ class ConversationView(QScrollArea):
 
     def _drop(self, message_id: str) -> None:
         view = self._views.pop(message_id)
-        if self._anchor is not None and self._anchor.child is view:
-            self._anchor = None
         self._column.take(list(self._column.items).index(view)).deleteLater()
 
     def _tell_earlier(self) -> None:
-        if not self._column.items:
-            self._column.insert(0, self._earlier)
         words = self._tools.wording.text("chat.show_earlier")
         self._earlier.show_only([("earlier", "", words)] if self._first else [])
 
-    def _show_earlier(self) -> None:
-        self._tools.slices.add(self, self._adding_earlier())
+    def _returning(self) -> Iterator[None]:
+        """Bring back what was read, once everything stands above it again."""
+        while not self._settle():
+            yield
+        self._wanted = ""
 
-    def _adding_earlier(self) -> Iterator[None]:
-        for _ in range(MORE_MESSAGES):
-            if not self._first:
-                break
+    def _show_earlier(self) -> None:
+        first = max(0, self._first - MORE_MESSAGES)
+        self._tools.slices.add(self, self._adding_earlier(first))
+
+    def _adding_earlier(self, first: int) -> Iterator[None]:
+        while self._first > first:
             self._first -= 1
             self._add(self._path[self._first], None, at_end=False)
             yield
@@ -255,14 +277,14 @@ class ConversationView(QScrollArea):
         if not self._soon.isActive() and not self._is_settling:
             self._soon.start(0)
 
-    def _settle(self) -> None:
-        """Give everything its place, without moving what a person reads."""
+    def _settle(self) -> bool:
+        """Give everything its place, without moving what is read; return whether all has one."""
         look = self._tools.look
         bar = self.verticalScrollBar()
         width = self.viewport().width()
         margin = look.space(6)
         inner = max(1, min(look.px(COLUMN_PX), width - 2 * margin))
-        top = bar.value() - margin
+        top = self._top()
         anchor = None if self._sticks else self._column.anchor_at(top)
         if self._sticks:
             top = max(0, self._column.total_height - self.viewport().height())
@@ -274,20 +296,36 @@ class ConversationView(QScrollArea):
         self._content.resize(width, height + 2 * margin)
         if self._sticks:
             bar.setValue(bar.maximum())
+        elif (wanted := self._views.get(self._wanted)) is not None:
+            bar.setValue(wanted.y() + margin)
         elif anchor is not None and anchor.child in self._column.items:
             bar.setValue(anchor.child.y() + anchor.offset + margin)
         self._is_settling = False
         if not is_done:
             self._settle_soon()
+        return is_done
+
+    def _top(self) -> int:
+        """Return where in the column the sight begins."""
+        return self.verticalScrollBar().value() - self._tools.look.space(6)
 
     def _on_scrolled(self, value: int) -> None:
-        if self._is_settling:
+        if self._is_settling or self._wanted:
             return
         bar = self.verticalScrollBar()
         self._sticks = value >= bar.maximum() - self._tools.look.space(4)
         if value < NEAR_TOP_PX and self._first and self._tools.slices.is_idle:
             self._show_earlier()
         self._settle_soon()
+
+
+def _disposing(column: LazyColumn) -> Iterator[None]:
+    """Delete a column at once but in pieces: what is only marked is all deleted in one turn."""
+    for child in list(column.items):
+        shiboken6.delete(child)
+        yield
+    column.deleteLater()
+    yield
 
 
 def _finishing(view: AnswerView, text: str, message: Message) -> Iterator[None]:

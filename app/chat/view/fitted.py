@@ -5,7 +5,9 @@ Qt's own layouts ask every widget anew whenever one of them grows; this one asks
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import time
+from typing import TYPE_CHECKING, ClassVar
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
@@ -13,15 +15,22 @@ from PySide6.QtWidgets import QWidget
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+UNKNOWN_PX = 24  # of what was never fitted
+
 
 class Fitted(QWidget):
     """A widget that knows how high it must be.
 
     Attributes:
         refit: It must be fitted again: it has become higher or lower.
+        until_s: When a fit is to end, of the performance counter: what a column has not come to by
+            then keeps its height for now, and the column is not ``is_fitted``.
+        is_fitted: Whether the last fit came to its end.
     """
 
     refit = Signal()
+    until_s: ClassVar[float] = math.inf
+    is_fitted = True
 
     def fit(self, width: int) -> int:
         """Lay out for a width; return the height that takes.
@@ -47,6 +56,7 @@ class Column(Fitted):
         self._spacing = spacing
         self._children: list[Fitted] = []
         self._heights: dict[Fitted, int] = {}  # of those that are fitted to the width
+        self._before: dict[Fitted, int] = {}  # of the others, when they were fitted last
         self._width = -1
 
     @property
@@ -92,6 +102,7 @@ class Column(Fitted):
         """
         child = self._children.pop(place)
         self._heights.pop(child, None)
+        self._before.pop(child, None)
         child.refit.disconnect(self._on_refit)
         child.hide()
         self.refit.emit()
@@ -114,18 +125,33 @@ class Column(Fitted):
         """
         if width != self._width:
             self._width = width
+            self._before.update(self._heights)
             self._heights.clear()
+        self.is_fitted = True
         top = 0
         for child in self._children:
-            height = self._heights.get(child)
-            if height is None:
-                height = self._heights[child] = child.fit(width)
+            height = self._fitted_height(child)
             child.setGeometry(0, top, width, height)
             top += height + (self._spacing if height else 0)
         return max(0, top - self._spacing) if self._children else 0
 
+    def _fitted_height(self, child: Fitted) -> int:
+        height = self._heights.get(child)
+        if height is not None:
+            return height
+        if time.perf_counter() >= Fitted.until_s:
+            self.is_fitted = False
+            return self._before.get(child, UNKNOWN_PX)
+        height = child.fit(self._width)
+        if child.is_fitted:
+            self._heights[child] = height
+        else:
+            self.is_fitted = False
+            self._before[child] = height
+        return height
+
     def _on_refit(self) -> None:
         child = self.sender()
-        if isinstance(child, Fitted):
-            self._heights.pop(child, None)
+        if isinstance(child, Fitted) and child in self._heights:
+            self._before[child] = self._heights.pop(child)
         self.refit.emit()

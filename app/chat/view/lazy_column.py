@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from app.chat.view.fitted import Column
+from app.chat.view.fitted import Column, Fitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from PySide6.QtWidgets import QWidget
 
-    from app.chat.view.fitted import Fitted
-
-UNKNOWN_PX = 60  # of a message that was never laid out
+MESSAGE_PX = 60  # of one that was never laid out
 
 
 class Anchor(NamedTuple):
@@ -57,8 +56,10 @@ class LazyColumn(Column):
         if width != self._width:
             self._width = width
             self._stale = set(self._children)
-        self._fit_where(lambda begin, end: end >= top and begin <= bottom, None)
-        self._fit_where(lambda _begin, _end: True, until_s)
+        Fitted.until_s = until_s
+        self._fit_where(lambda begin, end: end >= top and begin <= bottom)
+        self._fit_where(lambda _begin, _end: True)
+        Fitted.until_s = math.inf
         self._place()
         return not self._stale
 
@@ -71,10 +72,12 @@ class LazyColumn(Column):
     def anchor_at(self, top: int) -> Anchor | None:
         """Return what is at the top of the sight.
 
+        The first widget is no anchor: more is put between it and the others.
+
         Args:
             top: Of what is in sight.
         """
-        for child in self._children:
+        for child in self._children[1:]:
             if child.y() + child.height() >= top:
                 return Anchor(child, top - child.y())
         return None
@@ -100,17 +103,18 @@ class LazyColumn(Column):
         return child
 
     def _height(self, child: Fitted) -> int:
-        return self._heights.get(child, UNKNOWN_PX)
+        return self._heights.get(child, MESSAGE_PX)
 
-    def _fit_where(self, is_wanted: Callable[[int, int], bool], until_s: float | None) -> None:
+    def _fit_where(self, is_wanted: Callable[[int, int], bool]) -> None:
         begin = 0
         for child in self._children:
             end = begin + self._height(child)
             if child in self._stale and is_wanted(begin, end):
-                if until_s is not None and time.perf_counter() >= until_s:
+                if time.perf_counter() >= Fitted.until_s:
                     return
                 self._heights[child] = child.fit(self._width)
-                self._stale.discard(child)
+                if child.is_fitted:
+                    self._stale.discard(child)
                 end = begin + self._heights[child]
             begin = end + self._spacing
 

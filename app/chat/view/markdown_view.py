@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.look.look import Look
     from app.wording.wording import Wording
 
-PIECE_CHARACTERS = 1500  # of a kept text are read and drawn at a time
+PIECE_CHARACTERS = 400  # of a kept text are read and drawn at a time
 
 
 class MarkdownView(ItemsView):

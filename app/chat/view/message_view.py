@@ -135,11 +135,13 @@ class _Bubble(Fitted):
         most = int(width * BUBBLE_SHARE) - 2 * pad_x
         inner = max(1, min(most, self._longest + self._look.space(1)))
         height = self.view.fit(inner)
+        # A line of text has its leading below it: as much less is wanted under the last one.
+        below = pad_y - self._look.space(1.25)
         left = width - inner - 2 * pad_x
         self.view.setGeometry(left + pad_x, pad_y, inner, height)
-        self._ground = QRectF(left, 0, inner + 2 * pad_x, height + 2 * pad_y)
+        self._ground = QRectF(left, 0, inner + 2 * pad_x, height + pad_y + below)
         self.update()
-        return height + 2 * pad_y
+        return height + pad_y + below
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
