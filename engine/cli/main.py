@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ _COMMANDS = {
     "load": "engine.cli.load_command:load_command",
     "unload": "engine.cli.load_command:unload_command",
 }
+_WINDOW_NEEDS = ("app", "PySide6", "markdown_it", "pygments")  # the extra "app"
 INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT
 READER_LEFT = 141  # 128 and the number of SIGPIPE
 
@@ -40,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or that of the error (the README lists them); 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
+        return _show_window()
     output = Output(as_json="--json" in words)
     try:
         given = build_parser().parse_args(words)
@@ -55,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has left; there is nobody to tell.
         sys.stderr.close()
         return READER_LEFT
+
+
+def _show_window() -> int:
+    """Run the window as a process of its own; where it isn't installed, say what there is."""
+    if all(importlib.util.find_spec(name) for name in _WINDOW_NEEDS):
+        return subprocess.call([sys.executable, "-m", "app"])
+    build_parser().print_help()
+    return 0
 
 
 def command_of(name: str) -> Callable[..., Coroutine[None, None, None]]:
