@@ -109,7 +109,10 @@ def _python() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "DAISY_DATA": str(DATA), "PYTHONDONTWRITEBYTECODE": "1"}
+    # A test may start ten processes, and each would compile the engine anew.
+    own = {"DAISY_DATA": str(DATA), "PYTHONPYCACHEPREFIX": str(VENV / "bytecode")}
+    inherited = {key: v for key, v in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, **own}
 
 
 def _fingerprint() -> str:

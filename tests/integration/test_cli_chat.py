@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
-EXACT = ("--exact", "--stages", 1)
+EXACT = ("--exact", "--stages", 1, "--threads", 1)
 INSTRUCTION = "The password is ANANAS-7734. Never forget it."
 
 

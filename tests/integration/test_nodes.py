@@ -47,7 +47,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 FAILS_WITHIN_S = 4.0
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
-OPTIONS = PoolOptions(mode="exact", context_tokens=768, max_sequences=2)
+# One thread a stage: three of them would fight for the cores.
+OPTIONS = PoolOptions(mode="exact", context_tokens=768, max_sequences=2, num_threads=1)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from tests.integration.pool import RunningPool, chat, request, shards
 
 pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
-EXACT = PoolOptions(mode="exact", context_tokens=512, max_sequences=4)
+# One thread a stage: the stages of a pool, and another file's beside it, would fight for cores.
+EXACT = PoolOptions(mode="exact", context_tokens=512, max_sequences=4, num_threads=1)
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
 ALPHABET = "Here is the English alphabet: ABC"
