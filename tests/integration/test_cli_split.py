@@ -78,7 +78,7 @@ def test_a_folder_that_exists_is_not_touched(talking, own_data, tmp_path):
     [
         (["--stages", "0"], 2, ["--stages is 0"]),
         (["--stages", "-1"], 2, ["--stages is -1"]),
-        (["--stages", "5"], 5, ["4 layers", "5 stages"]),
+        (["--stages", "5"], 2, ["4 layers", "5 stages"]),
         (["--stages", "x"], 2, ["--stages", "'x'"]),
         (["--cuts", "3,1"], 2, ["1", "3", "ascend"]),
         (["--cuts", "2,2"], 2, ["2"]),
@@ -103,7 +103,7 @@ def test_a_division_that_can_not_be_is_refused(
 @pytest.mark.embedded
 def test_more_stages_than_the_embedded_model_has_layers(embedded, data_dir, tmp_path):
     ended = daisy("split", embedded.folder, "--out", tmp_path / "s", "--stages", 31, data=data_dir)
-    refused(ended, 5, "30 layers", "31 stages")
+    refused(ended, 2, "30 layers", "31 stages")
     assert not list(tmp_path.iterdir())
 
 
