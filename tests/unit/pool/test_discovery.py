@@ -37,6 +37,27 @@ def no_network() -> tuple[Interface, ...]:
     return ()
 
 
+async def bound_to_mdns_port(bound: socket.socket) -> None:
+    """Take the port, once whoever else on this PC has it in another way has ended."""
+    async with asyncio.timeout(PORT_FREE_WITHIN_S):
+        while True:
+            with suppress(OSError):
+                bound.bind(("", 5353))
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def mdns_port():
+    """Keep others on this PC from taking the port for themselves alone during a test."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as shared:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "SO_REUSEPORT"):
+            shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        asyncio.run(bound_to_mdns_port(shared))
+        yield
+
+
 @asynccontextmanager
 async def running(discovery: Discovery) -> AsyncIterator[asyncio.Task]:
     """Run it for the time of the block; whatever it raises is raised.
@@ -74,6 +95,7 @@ async def wedged(_: AsyncZeroconf) -> None:
                 raise
 
 
+@pytest.mark.usefixtures("mdns_port")
 def test_a_wedged_goodbye_holds_up_neither_the_end_nor_the_loop(monkeypatch):
     monkeypatch.setattr(AsyncZeroconf, "async_close", wedged)
     wedged.is_over = False
@@ -96,16 +118,6 @@ def test_a_wedged_goodbye_holds_up_neither_the_end_nor_the_loop(monkeypatch):
     assert pause_s < 0.2
 
 
-async def bound_to_mdns_port(taken: socket.socket) -> None:
-    """Share the port with nobody, once whoever else on this PC has it has ended."""
-    async with asyncio.timeout(PORT_FREE_WITHIN_S):
-        while True:
-            with suppress(OSError):
-                taken.bind(("", 5353))
-                return
-            await asyncio.sleep(0.05)
-
-
 # zeroconf leaves the socket that it could not bind to be collected.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_taken_port_is_told_and_peers_that_are_known_are_tried_all_the_same():
@@ -125,6 +137,7 @@ def test_a_taken_port_is_told_and_peers_that_are_known_are_tried_all_the_same():
     assert discovery.problem.startswith("mDNS does not work: ")
 
 
+@pytest.mark.usefixtures("mdns_port")
 def test_without_any_adapter_nothing_is_wrong():
     async def scenario() -> Discovery:
         discovery = Discovery(SAID, timing=QUICK, candidates=(PEER,), read_interfaces=no_network)
@@ -138,6 +151,7 @@ def test_without_any_adapter_nothing_is_wrong():
     assert discovery.adapters.used == ()
 
 
+@pytest.mark.usefixtures("mdns_port")
 def test_what_fails_for_a_while_is_told_for_that_while(monkeypatch):
     works = AsyncZeroconf.async_update_interfaces
     failures = [OSError(19, "No such device"), RuntimeError("No adapter found")]
@@ -166,6 +180,7 @@ def test_what_fails_for_a_while_is_told_for_that_while(monkeypatch):
     ]
 
 
+@pytest.mark.usefixtures("mdns_port")
 def test_a_system_that_does_not_list_its_adapters_is_asked_again():
     answers = [OSError("not now"), OSError("not now"), (Interface("eth0", is_up=False),)]
 
@@ -184,6 +199,7 @@ def test_a_system_that_does_not_list_its_adapters_is_asked_again():
     asyncio.run(scenario())
 
 
+@pytest.mark.usefixtures("mdns_port")
 def test_a_reader_that_is_slow_finds_a_bounded_queue_and_everything_in_it_once():
     many = tuple(Candidate(PeerAddress("192.0.2.1", port), "known") for port in range(1, 201))
 
