@@ -1,4 +1,4 @@
-"""A headless node: ``python -m engine --node-id NAME --shards FOLDER``."""
+"""A headless node of a command: ``python -m engine --name NAME --folder DIR --shards DIR``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ import sys
 import threading
 from pathlib import Path
 
-from engine.domain import NodeId
 from engine.errors import DaisyError, first_of
+from engine.messages.limits import MAX_LINK_LENGTH
 from engine.node import NodeOptions, run_node
+from engine.pool.joining import join_by
+from engine.pool.node_folder import NodeFolder
+from engine.transport.invite_link import parse_invite_link
+from engine.transport.pairing import invited_by_link
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +32,13 @@ def main(arguments: list[str]) -> int:
         The exit status.
     """
     parser = argparse.ArgumentParser(prog="python -m engine", description="Run a node of Daisy.")
-    parser.add_argument("--node-id", required=True)
+    parser.add_argument("--name", required=True, help="as the others are shown it")
+    parser.add_argument("--folder", type=Path, required=True, help="for its key; nobody else's")
+    parser.add_argument(
+        "--invited",
+        action="store_true",
+        help="join by the link that standard input begins with",
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--shards", type=Path, action="append", default=[], metavar="FOLDER")
@@ -40,17 +50,10 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO if given.verbose else logging.WARNING,
-        format=f"%(asctime)s {given.node_id} %(name)s %(message)s",
-    )
-    options = NodeOptions(
-        node_id=NodeId(given.node_id),
-        host=given.host,
-        port=given.port,
-        shard_folders=tuple(given.shards),
-        cpus=given.cpus,
+        format=f"%(asctime)s {given.name} %(name)s %(message)s",
     )
     try:
-        asyncio.run(_run(options, ends_with_stdin=given.until_stdin_closes))
+        asyncio.run(_run(given))
     except BaseExceptionGroup as group:
         error = first_of(group)
         if not isinstance(error, DaisyError):
@@ -63,18 +66,42 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-async def _run(options: NodeOptions, *, ends_with_stdin: bool) -> None:
-    stop = asyncio.Event()
+async def _run(given: argparse.Namespace) -> None:
+    folder = NodeFolder(given.folder, given.name)
+    with contextlib.closing(folder):
+        if given.invited:
+            link = parse_invite_link(await asyncio.to_thread(_first_line))
+            await join_by(folder, invited_by_link(link), link.addresses)
+        options = NodeOptions(
+            folder=folder,
+            host=given.host,
+            port=given.port,
+            shard_folders=tuple(given.shards),
+            cpus=given.cpus,
+        )
+        stop = asyncio.Event()
+        _stop_on_signals(stop)
+        if given.until_stdin_closes:
+            loop = asyncio.get_running_loop()
+            threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
+        await run_node(options, lambda listening: _announce(**listening._asdict()), stop)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, stop.set)
-        except NotImplementedError:  # Windows: the pipe below is the way
+        except NotImplementedError:  # Windows: the pipe is the way
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    if ends_with_stdin:
-        watch = threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True)
-        watch.start()
-    await run_node(options, lambda listening: _announce(**listening._asdict()), stop)
+
+
+def _first_line() -> str:
+    """Read no more of standard input than its first line: it is watched to its end afterwards."""
+    line = b""
+    while len(line) <= MAX_LINK_LENGTH and (byte := os.read(0, 1)) not in {b"", b"\n"}:
+        line += byte
+    return line.decode("utf-8", "replace")
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

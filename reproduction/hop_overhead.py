@@ -46,7 +46,7 @@ async def measure(
     shard = folder.manifest.shards[stage_index]
     place = StagePlace(
         node_id=NodeId("measured"),
-        address="ws://127.0.0.1:1",
+        address="wss://127.0.0.1:1",
         stage_index=stage_index,
         layers=shard.layers,
         kind=kind,  # type: ignore[arg-type]

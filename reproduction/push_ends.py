@@ -21,7 +21,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.domain import NodeId
 from engine.messages.codec import decode
 from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
 from engine.pool.chunk_service import ChunkService
@@ -32,21 +31,33 @@ from engine.pool.pull import Pulls
 from engine.pool.store import ShardStore
 from engine.pool.store_threads import StoreThreads
 from engine.transport.endpoint import Endpoint
+from engine.transport.identity import open_identity
+from engine.transport.peer_trust import PeerTrust
 
 if TYPE_CHECKING:
     from engine.transport.connection import Connection
+    from engine.transport.identity import Identity
 
 PIECE_BYTES = 1 << 20
 
 
-def _hello(node_id: str) -> Hello:
-    return Hello(
+def _endpoint(folder: Path, name: str, other: str, group: asyncio.TaskGroup) -> Endpoint:
+    """Return one end's connections: with the other end and nobody else, as members of a pool."""
+    own, peer = (_identity(folder, one) for one in (name, other))
+    hello = Hello(
         protocol_version=PROTOCOL_VERSION,
         product_version="0",
         shard_format=SHARD_FORMAT,
-        node_id=NodeId(node_id),
-        role="node",
+        node_id=own.node_id,
     )
+    return Endpoint(hello, group, PeerTrust(own, [peer.certificate]))
+
+
+def _identity(folder: Path, name: str) -> Identity:
+    """Return the key of an end; the sender makes both, before the receiver looks for them."""
+    place = folder.parent / f"key-{name}"
+    place.mkdir(exist_ok=True)
+    return open_identity(place, None)
 
 
 # ---- the sender --------------------------------------------------------------------------------
@@ -84,7 +95,8 @@ async def send(folder: Path, path: Path) -> None:
                 message = decode(await connection.receive())
                 await service.serve(message, connection)  # type: ignore[arg-type]
 
-        listener = await Endpoint(_hello("sender"), group).listen("127.0.0.1", 0, attend)
+        endpoint = _endpoint(folder, "sender", "receiver", group)
+        listener = await endpoint.listen("127.0.0.1", 0, attend)
         print(listener.port, _serve_plain(path), chunks.sha256, flush=True)
         await asyncio.to_thread(sys.stdin.read)
         await listener.close()
@@ -105,12 +117,13 @@ def _receive_plain(folder: Path, port: int) -> int:
     return total
 
 
-async def _pull(store: ShardStore, name: str, port: int) -> int:
-    address = f"ws://127.0.0.1:{port}"
+async def _pull(folder: Path, store: ShardStore, name: str, port: int) -> int:
+    sender = _identity(folder, "sender").node_id
+    address = f"wss://127.0.0.1:{port}"
     async with (
         StoreThreads() as threads,
         asyncio.TaskGroup() as group,
-        PeerChunkSource(Endpoint(_hello("receiver"), group), NodeId("sender"), address) as source,
+        PeerChunkSource(_endpoint(folder, "receiver", "sender", group), sender, address) as source,
     ):
         report = await Pulls(store, threads).pull(name, [source])
     return report.fetched_bytes
@@ -127,7 +140,7 @@ def receive(folder: Path) -> None:
         store = ShardStore(folder / "store")
         began = time.perf_counter()
         if order["how"] == "pull":
-            num_bytes = asyncio.run(_pull(store, order["name"], order["port"]))
+            num_bytes = asyncio.run(_pull(folder, store, order["name"], order["port"]))
         else:
             num_bytes = _receive_plain(folder, order["port"])
         seconds = time.perf_counter() - began

@@ -172,7 +172,7 @@ async def measure(folder: ShardFolder, index: int, workload: Workload) -> Seen:
     shards = folder.manifest.shards
     place = StagePlace(
         node_id=NodeId("measured"),
-        address="ws://127.0.0.1:1",
+        address="wss://127.0.0.1:1",
         stage_index=index,
         layers=shards[index].layers,
         kind=workload.kind,

@@ -90,10 +90,10 @@ def tell_stages(pool: LocalPool, output: Output) -> None:
         output: Told.
     """
     for node, stage in zip(pool.nodes, pool.stages, strict=True):
-        output.event("stage", node=node.node_id, address=node.address, **msgspec.to_builtins(stage))
+        output.event("stage", node=node.name, address=node.address, **msgspec.to_builtins(stage))
         # The rest of what a stage says of itself is for programs.
         output.say(
-            f"{node.node_id}: layers {stage.layers} on {stage.device}, {stage.kind}, {stage.mode}, "
+            f"{node.name}: layers {stage.layers} on {stage.device}, {stage.kind}, {stage.mode}, "
             f"loaded in {stage.load_s:.1f} s"
         )
         for note in stage.notes:

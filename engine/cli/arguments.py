@@ -80,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     status.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
     _add_common(status)
     _add_load(commands)
+    _add_roster(commands)
     for command in (ask, chat):
         command.description = _ANSWERED_BY
         command.add_argument("--model", metavar="MODEL", help="a model or a folder of shards")
@@ -112,6 +113,26 @@ def _add_load(commands: argparse._SubParsersAction[_Parser]) -> None:
     _add_common(load)
     unload = commands.add_parser("unload", help="have the pool run nothing")
     _add_common(unload)
+
+
+def _add_roster(commands: argparse._SubParsersAction[_Parser]) -> None:
+    invite = commands.add_parser("invite", help="let one more PC into the pool")
+    invite.add_argument("--link", action="store_true", help="a link, for a PC without a screen")
+    invite.add_argument(
+        "--member", action="store_true", help="that PC may not let in or remove others"
+    )
+    join = commands.add_parser("join", help="join the pool of another PC")
+    join.add_argument("code", nargs="?", type=_text, metavar="CODE", help="or link; else asked for")
+    join.add_argument("--at", metavar="HOST:PORT", help="of the PC that shows the code")
+    pcs = commands.add_parser("pcs", help="who is in the pool")
+    rename = commands.add_parser("rename", help="call a PC otherwise, everywhere")
+    remove = commands.add_parser("remove", help="remove a PC, everywhere and at once")
+    for command in (rename, remove):
+        command.add_argument("pc", type=_text, metavar="PC", help="its name, or how its id begins")
+    rename.add_argument("name", type=_text, metavar="NAME", help="the new one")
+    leave = commands.add_parser("leave", help="leave the pool, with a new key")
+    for command in (invite, join, pcs, rename, remove, leave):
+        _add_common(command)
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:

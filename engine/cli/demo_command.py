@@ -154,6 +154,7 @@ class _Demo:
         loopback = await asyncio.to_thread(_loopback)
         alone = ["--interface", loopback] if loopback is not None else []
         running = [await self.nodes.start(name, alone) for name in NAMES]
+        await self._pair(running)
         seen_s = await see_each_other(running, SEE_WITHIN_S) if alone else None
         if seen_s is None:
             self.output.say("mDNS does not work within this PC: the nodes are told addresses.")
@@ -173,6 +174,16 @@ class _Demo:
         self.output.event("pool", nodes=[node.name for node in running], coordinator=name)
         self.output.say(f"They see each other, and agreed on {name} as coordinator.")
         return running
+
+    async def _pair(self, running: list[DemoNode]) -> None:
+        """Let all join the first one's pool."""
+        began_s = time.monotonic()
+        first, *others = running
+        for node in others:
+            await self.nodes.pair(first, node)
+        seconds = time.monotonic() - began_s
+        self.output.event("paired", seconds=seconds)
+        self.output.say(f"Paired by invite links, in {seconds:.1f} s.")
 
     async def _load(self, asked: DemoNode) -> DeploymentReport:
         request = LoadModel(

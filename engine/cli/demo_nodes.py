@@ -9,11 +9,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.own_node import ask_status, open_own_node
+from engine.cli.own_node import ask_status, asked_node, open_own_node
 from engine.cli.plan_table import NONE
 from engine.config import NODE_START_DEADLINE_S, NODE_STOP_DEADLINE_S
 from engine.domain import NodeId
 from engine.errors import PeerTimeoutError, StageError, TransportError, rebuilt
+from engine.messages.roster_control import Invite, Invited, Joined, JoinPool
 from engine.process_ending import describe_ending
 
 if TYPE_CHECKING:
@@ -103,6 +104,21 @@ class DemoNodes:
         self._processes.append(process)
         told = await _listening(process, name)
         return DemoNode(name, data, NodeId(told["node_id"]), told["port"], process)
+
+    @staticmethod
+    async def pair(host: DemoNode, other: DemoNode) -> None:
+        """Make a node a member of another one's pool, by an invite link as people use it.
+
+        Args:
+            host: Invites.
+            other: Joins, and starts anew.
+
+        Fails as the two commands do.
+        """
+        async with open_own_node(host.data) as connection:
+            invited = await asked_node(connection, Invite(is_link=True), Invited)
+        async with open_own_node(other.data) as connection:
+            await asked_node(connection, JoinPool(link=invited.link), Joined)
 
     async def end(self, node: DemoNode) -> None:
         """End a node in good order.

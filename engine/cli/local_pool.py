@@ -1,6 +1,7 @@
 """Several nodes on this PC, one for each shard, and a connection to ask them through.
 
-Until PCs find each other by themselves, this is who starts the nodes and sends the placement.
+They are a pool for the time of one command: paired by invite links, told their placement over
+their control ports.
 """
 
 from __future__ import annotations
@@ -9,28 +10,32 @@ import asyncio
 import json
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.cli.asker_endpoint import open_asker_endpoint
+import engine
+from engine.cli.founder import found_pool_here
 from engine.config import NODE_START_DEADLINE_S, NODE_STOP_DEADLINE_S, PLACEMENT_DEADLINE_S
-from engine.domain import ComputeMode, NodeId, StageKind
 from engine.errors import PeerTimeoutError, RemoteProtocolError, StageError, rebuilt
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import (
+    ErrorReport,
     Placement,
     StageFailed,
     StagePlace,
     StageReady,
 )
+from engine.node import Listening
+from engine.transport.control_port import connect_control
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from engine.domain import StageDescription
+    from engine.cli.founder import Founder
+    from engine.domain import ComputeMode, NodeId, StageDescription, StageKind
     from engine.pipeline.shard_folder import ShardFolder
-    from engine.transport.connection import Connection
+    from engine.transport.control_port import ControlConnection
 
 _EPOCH = 1
 
@@ -60,11 +65,28 @@ class PoolOptions:
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """A node process of this pool."""
+    """A node process of this pool.
 
+    Attributes:
+        name: As it is shown.
+        node_id: Its own.
+        address: By the other nodes.
+        process: It.
+    """
+
+    name: str
     node_id: NodeId
     address: str
     process: Process
+    _control_port: int
+    _token: str = field(repr=False)
+
+    async def connect(self) -> ControlConnection:
+        """Connect to it, as a program of this PC.
+
+        Fails with ``TransportError`` where it is gone.
+        """
+        return await connect_control(self._control_port, self._token, engine.__version__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +99,7 @@ class LocalPool:
         stages: What each has loaded.
     """
 
-    head: Connection
+    head: ControlConnection
     nodes: tuple[LocalNode, ...]
     stages: tuple[StageDescription, ...]
 
@@ -106,10 +128,15 @@ async def open_local_pool(
     Cancellation: ends every node and waits for it.
     """
     async with AsyncExitStack() as stack:
-        nodes = await stack.enter_async_context(_nodes(folder, options))
-        endpoint = await stack.enter_async_context(open_asker_endpoint())
-        links = [await endpoint.connect(node.address) for node in nodes]
+        founder = await stack.enter_async_context(found_pool_here())
+        nodes = await stack.enter_async_context(_nodes(folder, options, founder))
+        links: list[ControlConnection] = []
+        for node in nodes:
+            links.append(await node.connect())
+            stack.push_async_callback(links[-1].close, "The command has ended.")
         placement = _placement(folder, options, nodes)
+        for link in links:
+            await link.send(encode_control(founder.roster()))
         for link in links:
             await link.send(encode_control(placement))
         stages: list[StageDescription] = []
@@ -121,7 +148,9 @@ async def open_local_pool(
 
 
 @asynccontextmanager
-async def _nodes(folder: ShardFolder, options: PoolOptions) -> AsyncIterator[list[LocalNode]]:
+async def _nodes(
+    folder: ShardFolder, options: PoolOptions, founder: Founder
+) -> AsyncIterator[list[LocalNode]]:
     """Start all nodes at once, and end them all at once: neither takes longer for more of them.
 
     Yields:
@@ -131,54 +160,55 @@ async def _nodes(folder: ShardFolder, options: PoolOptions) -> AsyncIterator[lis
     try:
         for index in range(len(folder.manifest.shards)):
             # Not in one expression: where one can't be started, those before it are ended.
-            processes.append(await _start(folder, options, index))  # noqa: PERF401
-        addresses = [await _address(p, _node_id(i)) for i, p in enumerate(processes)]
-        yield [
-            LocalNode(_node_id(i), address, process)
-            for i, (address, process) in enumerate(zip(addresses, processes, strict=True))
-        ]
+            processes.append(await _start(folder, options, index, founder))  # noqa: PERF401
+        yield [await _listening(process, _name(i)) for i, process in enumerate(processes)]
     finally:
         await asyncio.shield(asyncio.gather(*map(_end, processes)))
 
 
-def _node_id(index: int) -> NodeId:
-    return NodeId(f"node-{index + 1}")
+def _name(index: int) -> str:
+    return f"node-{index + 1}"
 
 
-async def _start(folder: ShardFolder, options: PoolOptions, index: int) -> Process:
-    node_id = _node_id(index)
+async def _start(
+    folder: ShardFolder, options: PoolOptions, index: int, founder: Founder
+) -> Process:
+    name = _name(index)
     port = options.base_port + index if options.base_port else 0
     # UTF-8 whatever the locale: a node sends paths to its stage as text.
     command = [sys.executable, "-X", "utf8", "-m", "engine"]
-    command += ["--node-id", node_id, "--until-stdin-closes"]
+    command += ["--name", name, "--folder", str(founder.place / name)]
+    command += ["--invited", "--until-stdin-closes"]
     command += ["--port", str(port), "--shards", str(folder.path)]
     if options.cpus is not None:
         command += ["--cpus", ",".join(map(str, options.cpus[index]))]
     # A session of its own: Ctrl-C reaches only the asker, which then ends the nodes in order.
-    return await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    process.stdin.write(f"{await founder.invite()}\n".encode())
+    return process
 
 
-async def _address(process: Process, node_id: NodeId) -> str:
+async def _listening(process: Process, name: str) -> LocalNode:
     assert process.stdout is not None  # noqa: S101 - a pipe was asked for
     try:
         async with asyncio.timeout(NODE_START_DEADLINE_S):
             line = await process.stdout.readline()
     except TimeoutError as exc:
-        raise PeerTimeoutError(
-            f"{node_id} did not start within {NODE_START_DEADLINE_S:g} s."
-        ) from exc
+        raise PeerTimeoutError(f"{name} did not start within {NODE_START_DEADLINE_S:g} s.") from exc
     try:
         told = json.loads(line)
     except json.JSONDecodeError as exc:
-        raise StageError(f"{node_id} ended before it could be reached.") from exc
+        raise StageError(f"{name} ended before it could be reached.") from exc
     if "error" in told:
         raise rebuilt(told["error"], told["what"], told["advice"])
-    return str(told["address"])
+    where = Listening(**told)
+    return LocalNode(name, where.node_id, where.address, process, where.control_port, where.token)
 
 
 async def _end(process: Process) -> None:
@@ -215,7 +245,7 @@ def _placement(folder: ShardFolder, options: PoolOptions, nodes: Sequence[LocalN
     )
 
 
-async def _loaded(link: Connection) -> StageDescription:
+async def _loaded(link: ControlConnection) -> StageDescription:
     try:
         async with asyncio.timeout(PLACEMENT_DEADLINE_S):
             answer = decode(await link.receive())
@@ -224,6 +254,8 @@ async def _loaded(link: Connection) -> StageDescription:
     match answer:
         case StageReady():
             return answer.description
+        case ErrorReport():
+            raise rebuilt(answer.code, answer.what, answer.advice)
         case StageFailed():
             raise rebuilt(answer.code, f"Stage {answer.stage_index}: {answer.what}", answer.advice)
         case _:

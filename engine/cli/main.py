@@ -27,6 +27,12 @@ _COMMANDS = {
     "status": "engine.cli.status_command:status_command",
     "load": "engine.cli.load_command:load_command",
     "unload": "engine.cli.load_command:unload_command",
+    "invite": "engine.cli.roster_commands:invite_command",
+    "join": "engine.cli.roster_commands:join_command",
+    "pcs": "engine.cli.roster_commands:pcs_command",
+    "rename": "engine.cli.roster_commands:rename_command",
+    "remove": "engine.cli.roster_commands:remove_command",
+    "leave": "engine.cli.roster_commands:leave_command",
 }
 _WINDOW_NEEDS = ("app", "PySide6", "markdown_it", "pygments")  # the extra "app"
 INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT

@@ -56,7 +56,8 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
     peers = tuple(parse_peer_address(text) for text in given.peer)
     if not 0 <= given.port < _PORTS:
         raise UsageError(f"--port is {given.port}; it must be from 0 to {_PORTS - 1}.")
-    folder = await asyncio.to_thread(NodeFolder, data_dir(given) / NODE_FOLDER)
+    name = given.name or socket.gethostname()
+    folder = await asyncio.to_thread(NodeFolder, data_dir(given) / NODE_FOLDER, name)
     try:
         for note in folder.notes:
             output.say(f"Note: {note}")
@@ -66,13 +67,11 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
         if given.until_stdin_closes:
             stop_when_input_ends(stop)
         pool = PoolOptions(
-            folder=folder,
-            name=given.name or socket.gethostname(),
             interfaces=tuple(given.interface),
             peers=peers,
             memory_cap_bytes=cap,
         )
-        window = _Window(pool, shown_path(data_dir(given)), output)
+        window = _Window(folder, pool, shown_path(data_dir(given)), output)
         # A program that started the node asks it for what it wants to know.
         while await _is_to_start_again(
             pool, given.port, window, stop, has_news=not given.until_stdin_closes
@@ -86,9 +85,9 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
 async def _is_to_start_again(
     pool: PoolOptions, port: int, window: _Window, stop: asyncio.Event, *, has_news: bool
 ) -> bool:
-    """Be a node; return whether it must be one again, for its identity was another PC's copy."""
-    folder = pool.folder
-    options = NodeOptions(folder.node_id, _EVERY_ADDRESS, port, shard_folders=(), pool=pool)
+    """Be a node; return whether it must be one again: in another pool, or as another PC."""
+    folder = window.folder
+    options = NodeOptions(folder, _EVERY_ADDRESS, port, shard_folders=(), pool=pool)
     listening: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
     num_told = len(folder.notes)
 
@@ -98,18 +97,21 @@ async def _is_to_start_again(
 
     try:
         async with asyncio.TaskGroup() as group:
-            if has_news:
-                news = group.create_task(tell_news(listening, window.output))
-                # Before the node has ended: it waits for those that are connected to it.
-                group.create_task(_cancel_after(stop, news))
-            await run_node(options, on_listening, stop)
+            if not has_news:
+                return await run_node(options, on_listening, stop)
+            news = group.create_task(tell_news(listening, window.output))
+            # Before the node has ended: it waits for those that are connected to it.
+            ending = group.create_task(_cancel_after(stop, news))
+            is_to_start_again = await run_node(options, on_listening, stop)
+            for task in (news, ending):
+                task.cancel()
+            return is_to_start_again
     except BaseExceptionGroup as group:
         error = first_of(group)
         if not isinstance(error, IdentityCopiedError):
             raise
         tell(News("identity_copied", f"Note: {error.what}", {"what": error.what}), window.output)
         return True
-    return False
 
 
 async def _cancel_after(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
@@ -120,7 +122,8 @@ async def _cancel_after(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
 class _Window:
     """What a node's owner is told of its start."""
 
-    def __init__(self, pool: PoolOptions, data: str, output: Output) -> None:
+    def __init__(self, folder: NodeFolder, pool: PoolOptions, data: str, output: Output) -> None:
+        self.folder = folder
         self.output = output
         self._pool = pool
         self._data = data
@@ -128,7 +131,9 @@ class _Window:
     @property
     def name(self) -> str:
         """The node's name and id, printable."""
-        return f"{printable(self._pool.name)} ({short(self._pool.folder.node_id)})"
+        own = self.folder.roster.member(self.folder.node_id)
+        name = "" if own is None else own.entry.name
+        return f"{printable(name)} ({short(self.folder.node_id)})"
 
     def tell_listening(self, listening: Listening, num_told: int) -> None:
         """Say where it is, and write that down for the commands.
@@ -137,7 +142,7 @@ class _Window:
             listening: Where.
             num_told: Of the folder's notes, that were told already.
         """
-        folder, output = self._pool.folder, self.output
+        folder, output = self.folder, self.output
         for note in folder.notes[num_told:]:
             output.say(f"Note: {note}")
         port = listening.address.rpartition(":")[2]
@@ -148,7 +153,13 @@ class _Window:
         too_little = little_memory_note(self._pool.memory_cap_bytes)
         if too_little is not None:
             output.say(f"Note: {too_little}")
-        output.say("Connections are not encrypted yet: use it only in a network you trust wholly.")
+        num_others = len(folder.roster.members) - 1
+        if num_others:
+            output.say(f"PCs it is paired with: {num_others}. (daisy pcs lists them.)")
+        else:
+            output.say(
+                "It is paired with no PC yet. To add one: daisy invite here, daisy join there."
+            )
 
 
 def little_memory_note(cap_bytes: int | None) -> str | None:

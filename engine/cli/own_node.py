@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import engine
 from engine.cli.own_node_link import OwnNodeLink
 from engine.config import data_folder
-from engine.errors import PeerTimeoutError, PeerUnreachableError, RemoteProtocolError
+from engine.errors import PeerTimeoutError, PeerUnreachableError, RemoteProtocolError, rebuilt
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import AskPoolStatus, ErrorReport, PoolStatusReport
 from engine.models.shown_path import shown_path
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from engine.messages.message import Message
     from engine.messages.pool_status import PoolStatus
     from engine.pool.node_folder import Reach
     from engine.transport.link import Link
 
+    A = TypeVar("A", bound=Message)
+
 NODE_FOLDER = "node"  # in the data folder
 ANSWER_WITHIN_S = 5.0
+JOIN_WITHIN_S = 60.0  # each address of a link may be tried
 
 
 @asynccontextmanager
@@ -123,3 +127,32 @@ async def ask_status(connection: Link) -> PoolStatus:
             f"The node answered a question about the pool with {type(answer).__name__}."
         )
     return answer.status
+
+
+async def asked_node(connection: Link, question: Message, kind: type[A]) -> A:
+    """Ask a node about who is in its pool; nothing else may be under way on the connection.
+
+    Args:
+        connection: To the node.
+        question: What.
+        kind: Of the answer.
+
+    Raises:
+        DaisyError: As the node says it.
+        PeerTimeoutError: It does not answer.
+        RemoteProtocolError: It answers something else.
+    """
+    await connection.send(encode_control(question))
+    try:
+        async with asyncio.timeout(JOIN_WITHIN_S):
+            answer = decode(await connection.receive())
+    except TimeoutError as exc:
+        raise PeerTimeoutError("The node of this PC does not answer.") from exc
+    if isinstance(answer, ErrorReport):
+        error = rebuilt(answer.code, answer.what, answer.advice)
+        raise error
+    if not isinstance(answer, kind):
+        raise RemoteProtocolError(
+            f"The node of this PC answered {type(question).__name__} with {type(answer).__name__}."
+        )
+    return answer

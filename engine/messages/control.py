@@ -41,6 +41,20 @@ from engine.messages.pool_control import (
     WarmUp,
 )
 from engine.messages.pool_status import PoolStatus
+from engine.messages.roster_control import (
+    Invite,
+    Invited,
+    Joined,
+    JoinPool,
+    LeavePool,
+    ListPcs,
+    ListPools,
+    PcsListed,
+    PoolsListed,
+    RemovePc,
+    RenamePc,
+    RosterTold,
+)
 from engine.messages.stage_control import (
     KVUsageReport,
     LoadShard,
@@ -64,7 +78,6 @@ class Hello(Message, frozen=True):
     product_version: str
     shard_format: int
     node_id: NodeId
-    role: Literal["node", "asker"]
 
 
 class Goodbye(Message, frozen=True):
@@ -101,7 +114,7 @@ class StagePlace(Message, frozen=True):
     """One line of a placement: which node runs which shard, and how."""
 
     node_id: NodeId
-    address: str  # ws://host:port
+    address: str  # wss://host:port
     stage_index: int
     layers: LayerRange
     device: str = "CPU"
@@ -320,6 +333,18 @@ class MessageType(IntEnum):
     CHUNKS_THERE = 104
     ASK_CHUNK = 106
     OPEN_CONTROL = 110
+    ROSTER_TOLD = 120
+    INVITE = 122
+    INVITED = 124
+    LIST_POOLS = 126
+    POOLS_LISTED = 128
+    JOIN_POOL = 130
+    JOINED = 132
+    LIST_PCS = 134
+    PCS_LISTED = 136
+    RENAME_PC = 138
+    REMOVE_PC = 140
+    LEAVE_POOL = 142
     MICRO_BATCH = 0x100
     SAMPLED_TOKENS = 0x102
     CHUNK_LIST = 0x104
@@ -373,4 +398,16 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.CHUNKS_THERE: ChunksThere,
     MessageType.ASK_CHUNK: AskChunk,
     MessageType.OPEN_CONTROL: OpenControl,
+    MessageType.ROSTER_TOLD: RosterTold,
+    MessageType.INVITE: Invite,
+    MessageType.INVITED: Invited,
+    MessageType.LIST_POOLS: ListPools,
+    MessageType.POOLS_LISTED: PoolsListed,
+    MessageType.JOIN_POOL: JoinPool,
+    MessageType.JOINED: Joined,
+    MessageType.LIST_PCS: ListPcs,
+    MessageType.PCS_LISTED: PcsListed,
+    MessageType.RENAME_PC: RenamePc,
+    MessageType.REMOVE_PC: RemovePc,
+    MessageType.LEAVE_POOL: LeavePool,
 }

@@ -60,3 +60,4 @@ MAX_CONTEXT_TOKENS = 2**31 - 1  # positions are int32
 MAX_SEQUENCES = 1024  # at once; as many as one pass may have steps
 MAX_MEMORY_BYTES = 2**50  # of one PC: a petabyte
 MAX_ADDRESS_LENGTH = 300  # host and port
+MAX_LINK_LENGTH = 1024  # characters of an invite link, and of an address

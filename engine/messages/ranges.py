@@ -26,6 +26,7 @@ from engine.messages.limits import (
     MAX_ID_LENGTH,
     MAX_KEPT_MODELS,
     MAX_LAYERS,
+    MAX_LINK_LENGTH,
     MAX_MEMORY_BYTES,
     MAX_NAME_LENGTH,
     MAX_NESTING,
@@ -34,6 +35,7 @@ from engine.messages.limits import (
     MAX_PORT,
     MAX_PROGRESS,
     MAX_REQUEST_ID_LENGTH,
+    MAX_ROSTER_BYTES,
     MAX_SENTENCE_LENGTH,
     MAX_SEQUENCES,
     MAX_SOURCE_LENGTH,
@@ -51,6 +53,7 @@ from engine.messages.pool_control import (
     MakeWish,
     ModelSplit,
 )
+from engine.messages.roster_control import Invited, JoinPool
 from engine.sampling.parameters import SamplingParameters
 
 if TYPE_CHECKING:
@@ -92,13 +95,16 @@ LONGEST = {
     **dict.fromkeys(("what", "advice", "reason", "remedy"), MAX_SENTENCE_LENGTH),
     "source": MAX_SOURCE_LENGTH,
     "address": MAX_ADDRESS_LENGTH,
+    "roster": MAX_ROSTER_BYTES,
+    **dict.fromkeys(("link", "host_name"), MAX_LINK_LENGTH),
     "bitmap": MAX_CHUNKS // 8,
 }
 # Entries of a list.
 MOST = {
     **dict.fromkeys(("hears", "devices"), MAX_ID_LENGTH),
-    **dict.fromkeys(("stages", "layers", "plan", "neighbours"), MAX_NODES),
+    **dict.fromkeys(("stages", "layers", "plan", "neighbours", "pcs", "pools"), MAX_NODES),
     **dict.fromkeys(("num_kv_heads", "head_size", "value_head_size", "layer_bytes"), MAX_LAYERS),
+    "addresses": MAX_NODES,
     "eos_token_ids": MAX_STOPPING_IDS,
     "kept_models": MAX_KEPT_MODELS,
     "progress": MAX_PROGRESS,
@@ -121,6 +127,10 @@ def check_ranges(message: Message) -> None:
             _check_one("messages", message.messages, "prompt", message.prompt)
         case ModelSplit():
             _check_one("manifest_sha256", message.manifest_sha256, "trouble", message.trouble)
+        case Invited():
+            _check_one("code", message.code, "link", message.link)
+        case JoinPool():
+            _check_one("code", message.code, "link", message.link)
         case MakeWish(wish=Wish(wish_id=wish_id)) if wish_id != message.wish_id:
             raise ValueError("wish_id is not that of the wish")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.pipeline.head import Head
     from engine.pool.dialler import Attend
     from engine.pool.part import PoolOptions
+    from engine.pool.roster_keeper import RosterKeeper
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
 
@@ -39,17 +40,23 @@ class PoolHost:
     """
 
     def __init__(
-        self, options: PoolOptions, endpoint: Endpoint, port: int, placements: Placements
+        self,
+        options: PoolOptions,
+        keeper: RosterKeeper,
+        endpoint: Endpoint,
+        port: int,
+        placements: Placements,
     ) -> None:
         """Join them; nothing is announced before ``run``.
 
         Args:
             options: How to take part.
+            keeper: Of the roster.
             endpoint: Opens connections.
             port: Where this node listens.
             placements: Runs stages.
         """
-        self.part = PoolPart(options, endpoint, port, placements)
+        self.part = PoolPart(options, keeper, endpoint, port, placements)
         self._endpoint = endpoint
         self._placements = placements
         self._changed = asyncio.Event()
@@ -126,4 +133,4 @@ class PoolHost:
         address = self.part.address_of(node_id)
         if address is None:
             raise PeerUnreachableError(f"The PC {node_id} that has the head can't be reached.")
-        return await self._endpoint.connect(address)
+        return await self._endpoint.connect(address, node_id)

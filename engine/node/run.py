@@ -26,6 +26,7 @@ from engine.messages.control import (
     SHARD_FORMAT,
     BatchFailed,
     Cancel,
+    ErrorReport,
     Generate,
     Hello,
     MessageType,
@@ -39,17 +40,22 @@ from engine.node.requests import Requests
 from engine.pipeline.placed_stage import own_place
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
-from engine.pool.own_port import listen
+from engine.pool.own_port import Ways, listen
+from engine.pool.reception import Reception
+from engine.pool.roster_desk import RosterDesk
+from engine.pool.roster_keeper import RosterKeeper
 from engine.transport.connection import Connection
 from engine.transport.control_port import ControlConnection, ControlPort
-from engine.transport.endpoint import Endpoint
+from engine.transport.endpoint import SCHEME, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from engine.messages.message import Message
     from engine.pipeline.relay import Relay
     from engine.pool.dialler import Attend
+    from engine.pool.node_folder import NodeFolder
     from engine.pool.part import PoolOptions, PoolPart
     from engine.transport.endpoint import Listener
     from engine.transport.link import Link
@@ -62,7 +68,7 @@ class NodeOptions:
     """How one node runs.
 
     Attributes:
-        node_id: Its name in placements.
+        folder: Who it is and whom it trusts; held by it.
         host: Address to listen on.
         port: 0 for the one of the last start in a pool, or any.
         shard_folders: Where its shards lie; found by the SHA-256 of their manifests.
@@ -70,7 +76,7 @@ class NodeOptions:
         pool: How it takes part in the pool; None for a node that is told everything.
     """
 
-    node_id: NodeId
+    folder: NodeFolder
     host: str
     port: int
     shard_folders: tuple[Path, ...]
@@ -81,20 +87,24 @@ class NodeOptions:
 class Listening(NamedTuple):
     """Where a node is reached."""
 
-    address: str  # ``ws://host:port``, by other nodes
+    address: str  # ``wss://host:port``, by other nodes
     control_port: int  # on loopback, by programs of this PC
     token: str  # that opens it
+    node_id: NodeId
 
 
 async def run_node(
     options: NodeOptions, on_listening: Callable[[Listening], None], stop: asyncio.Event
-) -> None:
-    """Run a node until it is told to stop.
+) -> bool:
+    """Run a node until it is told to stop, or has joined or left a pool.
 
     Args:
         options: How.
         on_listening: Told where, once peers and programs may connect.
         stop: Set from outside to end the node in good order.
+
+    Returns:
+        Whether it is to start again: its folder says that it is in another pool now.
 
     Raises:
         PortInUseError: The port is taken.
@@ -106,32 +116,50 @@ async def run_node(
     Cancellation: ends the stage process and closes all connections.
     """
     folders = {f.manifest_sha256: f for f in map(open_shard_folder, options.shard_folders)}
+    keeper = RosterKeeper(options.folder)
+    reception = Reception(keeper)
+    desk = RosterDesk(keeper, reception)
     async with asyncio.TaskGroup() as group:
-        hello = _hello(options.node_id)
-        endpoint = Endpoint(hello, group)
-        node = _Node(options, folders, endpoint, group)
+        hello = _hello(options.folder.node_id)
+        endpoint = Endpoint(hello, group, keeper.trust)
+        node = _Node(options, folders, endpoint, desk, group)
         control = ControlPort(secrets.token_hex(16), hello, node.attend, group)
-        listener = await _listen(options, endpoint, node.attend)
-        membership = None
+        listener = await _listen(options, endpoint, node.attend, reception)
+        tasks = [group.create_task(reception.run())]
         if options.pool is not None:
-            node.join(options.pool, listener.port)
-            membership = group.create_task(node.run_pool())
+            part = node.join(options.pool, keeper, listener.port)
+            desk.look_around(part)
+            reception.on_window = part.say_joinable
+            tasks.append(group.create_task(node.run_pool()))
         await control.listen()
-        address = f"ws://{options.host}:{listener.port}"
-        on_listening(Listening(address, control.number, control.token))
-        await stop.wait()
+        address = f"{SCHEME}://{options.host}:{listener.port}"
+        on_listening(Listening(address, control.number, control.token, options.folder.node_id))
+        await _first_of(stop, desk.moved)
         await control.close()
-        if node.pool is not None and membership is not None:
+        if node.pool is not None:
             await node.pool.part.leave()
-            membership.cancel()
+        for task in tasks:
+            task.cancel()
         await node.placements.end()
         await listener.close()
+    return desk.moved.is_set() and not stop.is_set()
 
 
-async def _listen(options: NodeOptions, endpoint: Endpoint, attend: Attend) -> Listener:
+async def _first_of(*events: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(event.wait()) for event in events]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+
+async def _listen(
+    options: NodeOptions, endpoint: Endpoint, attend: Attend, reception: Reception
+) -> Listener:
     if options.pool is None:
-        return await endpoint.listen(options.host, options.port, attend)
-    return await listen(endpoint, options.host, options.port, options.pool.folder, attend)
+        return await endpoint.listen(options.host, options.port, attend, reception.attend)
+    ways = Ways(attend, reception.attend)
+    return await listen(endpoint, options.host, options.port, options.folder, ways)
 
 
 def _hello(node_id: NodeId) -> Hello:
@@ -140,7 +168,6 @@ def _hello(node_id: NodeId) -> Hello:
         product_version=engine.__version__,
         shard_format=SHARD_FORMAT,
         node_id=node_id,
-        role="node",
     )
 
 
@@ -150,17 +177,20 @@ class _Node:
         options: NodeOptions,
         folders: dict[str, ShardFolder],
         endpoint: Endpoint,
+        desk: RosterDesk,
         group: asyncio.TaskGroup,
     ) -> None:
-        self._options = options
+        self._node_id = options.folder.node_id
         self._folders = folders
         self._endpoint = endpoint
-        self.placements = Placements(options.node_id, endpoint, group, options.cpus)
+        self._desk = desk
+        self.placements = Placements(self._node_id, endpoint, group, options.cpus)
         self.pool: PoolHost | None = None
 
-    def join(self, options: PoolOptions, port: int) -> None:
-        """Make this node one of a pool."""
-        self.pool = PoolHost(options, self._endpoint, port, self.placements)
+    def join(self, options: PoolOptions, keeper: RosterKeeper, port: int) -> PoolPart:
+        """Make this node take part in its pool."""
+        self.pool = PoolHost(options, keeper, self._endpoint, port, self.placements)
+        return self.pool.part
 
     async def run_pool(self) -> None:
         """Take part in the pool until cancelled."""
@@ -231,6 +261,8 @@ class _Node:
                 requests.cancel(message)
             case BatchFailed() | StageFailed():
                 self.placements.on_failure(message, connection.peer.node_id)
+        if await self._is_desks(message, connection):
+            return
         if self.pool is not None and await self._is_pools(self.pool.part, message, connection):
             return
         match message:
@@ -242,6 +274,20 @@ class _Node:
                 raise RemoteProtocolError(
                     f"{type(message).__name__} was sent to a node that did not ask for it."
                 )
+
+    async def _is_desks(self, message: object, connection: Link) -> bool:
+        """Do what a program of this PC asks about who is in the pool; what fails is told to it."""
+        if not isinstance(connection, ControlConnection):
+            return False
+
+        async def send(told: Message) -> None:
+            await connection.send(encode_control(told))
+
+        try:
+            return await self._desk.serve(message, send)
+        except DaisyError as error:
+            await send(ErrorReport(code=error.code, what=error.what, advice=error.advice))
+        return True
 
     @staticmethod
     async def _is_pools(part: PoolPart, message: object, connection: Link) -> bool:
@@ -268,7 +314,7 @@ class _Node:
         answer: StageReady | StageFailed
         index = 0
         try:
-            index = own_place(placement, self._options.node_id).stage_index
+            index = own_place(placement, self._node_id).stage_index
             description = await self.placements.load(placement, self._shards(placement))
             answer = StageReady(epoch=placement.epoch, stage_index=index, description=description)
         except DaisyError as error:

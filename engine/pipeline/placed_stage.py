@@ -132,9 +132,13 @@ async def _join(
     head_link: Connection | None = None
     endpoint = replace(endpoint, liveness=CHAIN_LIVENESS)
     if place.stage_index + 1 < len(placement.stages):
-        next_link = await endpoint.connect(placement.stages[place.stage_index + 1].address)
+        next_link = await _connected(endpoint, placement.stages[place.stage_index + 1])
         links.append(next_link)
     if place.stage_index > 0:
-        head_link = await endpoint.connect(placement.stages[0].address)
+        head_link = await _connected(endpoint, placement.stages[0])
         links.append(head_link)
     return next_link, head_link
+
+
+async def _connected(endpoint: Endpoint, place: StagePlace) -> Connection:
+    return await endpoint.connect(place.address, place.node_id)

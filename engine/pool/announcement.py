@@ -1,6 +1,7 @@
 """What a node says of itself by mDNS, as the bytes of a TXT record, and names people gave PCs.
 
-Anyone on the network can read and forge an announcement, so it names no user and no PC, and
+Anyone on the network can read and forge an announcement, so it names no user, and no PC but one
+that shows a code for others to join by; and
 whatever can't be read is ignored with a reason. Names that are shown come later, from a peer that
 has proved who it is; ``clean_shown_name`` makes them safe to show.
 """
@@ -12,11 +13,13 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.domain import NodeId
 from engine.errors import LocalProtocolError
+from engine.pool.recognition import TOKEN_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from engine.domain import NodeId
 
 SERVICE_TYPE = "_daisy._tcp.local."
 MAX_TXT_BYTES = 400
@@ -24,8 +27,11 @@ MAX_ENTRY_BYTES = 255  # its length is one byte
 MAX_NAME_BYTES = 63
 SHORT_ID_LENGTH = 6
 
+JOINABLE = "join"  # the flag of a PC that shows a code
+
 _MAX_FLAGS = 16
 _ID = re.compile(r"[0-9a-z](?:[0-9a-z-]{0,30}[0-9a-z])?")
+_TOKEN = re.compile(rf"[a-z2-7]{{{TOKEN_LENGTH}}}")
 _FLAG = re.compile(r"[a-z]{1,15}")
 _DIGITS = re.compile(rb"[1-9][0-9]{0,4}")
 _JOINERS = "\u200c\u200d"  # of emoji and of several scripts; they draw nothing
@@ -36,20 +42,22 @@ class Announcement:
     """What a node says of itself.
 
     Attributes:
-        node_id: 1 to 32 of ``0-9 a-z -``, random, the same after a restart.
-        run_id: Of the same form; new at every start, so that a clone of ``node_id`` shows.
+        run_id: 1 to 32 of ``0-9 a-z -``, random, new at every start.
+        token: Tells members of its pool who it is, and nobody else: 13 letters of base32.
         port: TCP, 1 to 65535.
         protocol_version: 1 to 65535.
         shard_format: 1 to 65535.
         flags: At most 16 words of 1 to 15 letters ``a-z``; unknown ones mean nothing.
+        name: Of the PC, only while it shows a code; at most 63 bytes of UTF-8, to be cleaned.
     """
 
-    node_id: NodeId
     run_id: str
+    token: str
     port: int
     protocol_version: int
     shard_format: int
     flags: frozenset[str] = frozenset()
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +81,11 @@ def encode_announcement(announcement: Announcement) -> bytes:
     entries = (
         f"v={announcement.protocol_version}",
         f"f={announcement.shard_format}",
-        f"id={announcement.node_id}",
         f"run={announcement.run_id}",
+        f"t={announcement.token}",
         f"p={announcement.port}",
         *((f"fl={flags}",) if flags else ()),
+        *((f"n={announcement.name}",) if announcement.name else ()),
     )
     encoded = [entry.encode() for entry in entries]
     if max(map(len, encoded)) <= MAX_ENTRY_BYTES:
@@ -104,7 +113,7 @@ def decode_announcement(text: bytes) -> Announcement | Unreadable:
         if has_value:
             entries.setdefault(key.lower(), value)
     numbers = {key: _number(entries.get(key)) for key in (b"v", b"f", b"p")}
-    ids = {key: _id(entries.get(key)) for key in (b"id", b"run")}
+    ids = {b"run": _id(entries.get(b"run")), b"t": _token(entries.get(b"t"))}
     for key, read in (*numbers.items(), *ids.items()):
         if read is None:
             what = "not readable" if key in entries else "missing"
@@ -112,40 +121,39 @@ def decode_announcement(text: bytes) -> Announcement | Unreadable:
     flags = _flags(entries.get(b"fl", b""))
     if flags is None:
         return Unreadable("Its fl is not readable.")
+    name = _name(entries.get(b"n", b""))
+    if name is None:
+        return Unreadable("Its n is not readable.")
     return Announcement(
-        node_id=NodeId(ids[b"id"] or ""),
         run_id=ids[b"run"] or "",
+        token=ids[b"t"] or "",
         port=numbers[b"p"] or 0,
         protocol_version=numbers[b"v"] or 0,
         shard_format=numbers[b"f"] or 0,
         flags=flags,
+        name=name,
     )
 
 
-def instance_name(node_id: NodeId) -> str:
-    """Return the full name of a node's service; made of nothing but its id."""
-    return f"{node_id}.{SERVICE_TYPE}"
+def instance_name(run_id: str) -> str:
+    """Return the full name of a node's service; made of nothing but what it drew at its start."""
+    return f"{run_id}.{SERVICE_TYPE}"
 
 
-def host_name(node_id: NodeId) -> str:
+def host_name(run_id: str) -> str:
     """Return the host name its addresses stand under; not the PC's own."""
-    return f"daisy-{node_id}.local."
+    return f"daisy-{run_id}.local."
 
 
-def is_node_id(text: str) -> bool:
-    """Return whether a text has the form of a node's id."""
-    return _ID.fullmatch(text) is not None
-
-
-def node_id_of(name: str) -> NodeId | None:
-    """Return the id in the full name of a service; None if it is no instance name of ours.
+def run_id_of(name: str) -> str | None:
+    """Return the run id in the full name of a service; None if it is no instance name of ours.
 
     Args:
         name: As it came, in any case.
     """
     label = name.lower().removesuffix(f".{SERVICE_TYPE}")
     is_ours = len(label) < len(name) and _ID.fullmatch(label)
-    return NodeId(label) if is_ours else None
+    return label if is_ours else None
 
 
 def short_id(node_id: NodeId) -> str:
@@ -192,6 +200,11 @@ def _id(value: bytes | None) -> str | None:
     return text if text is not None and _ID.fullmatch(text) else None
 
 
+def _token(value: bytes | None) -> str | None:
+    text = _ascii(value)
+    return text if text is not None and _TOKEN.fullmatch(text) else None
+
+
 def _flags(value: bytes) -> frozenset[str] | None:
     if not value:
         return frozenset()
@@ -199,6 +212,13 @@ def _flags(value: bytes) -> frozenset[str] | None:
     if len(words) > _MAX_FLAGS or not all(_FLAG.fullmatch(word) for word in words):
         return None
     return frozenset(words)
+
+
+def _name(value: bytes) -> str | None:
+    try:
+        return value.decode() if len(value) <= MAX_NAME_BYTES else None
+    except UnicodeDecodeError:
+        return None
 
 
 def _ascii(value: bytes | None) -> str | None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from engine.errors import (
     DaisyError,
-    PeerUnreachableError,
     RemoteProtocolError,
     TransportError,
     rebuilt,
@@ -175,7 +174,7 @@ class PeerChunkSource:
         Args:
             endpoint: This PC's; its task group is the parent of the task that reads.
             node_id: Who must answer there.
-            address: ``ws://host:port``.
+            address: ``wss://host:port``.
         """
         self.node_id = node_id
         self._address = address
@@ -272,17 +271,11 @@ class PeerChunkSource:
             return self._line
 
     async def _connected(self) -> _Line:
-        """Connect to the PC, and read what it answers as a task of the endpoint's.
-
-        Raises:
-            PeerUnreachableError: Another PC has the address now.
-        """
-        connection = await self._endpoint.connect(self._address)
+        """Connect to the PC, and read what it answers as a task of the endpoint's."""
+        connection = await self._endpoint.connect(self._address, self.node_id)
         with ExitStack() as undo:
             undo.callback(connection.abort)
             self._check_not_closed()
-            if connection.peer.node_id != self.node_id:
-                raise PeerUnreachableError(f"{self._address}: Another PC has this address now.")
             line = _Line(connection)
             self._start(line)
             undo.pop_all()

@@ -7,7 +7,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from engine.errors import DaisyError, TransportError
+from engine.errors import DaisyError, NotTrustedError, TransportError
+from engine.transport.endpoint import SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -53,9 +54,10 @@ class Dialler:
         self._welcome = welcome
         self._loop = asyncio.get_running_loop()
 
-    def url(self, address: PeerAddress) -> str:
+    @staticmethod
+    def url(address: PeerAddress) -> str:
         """Return an address as it is dialled."""
-        return f"{'ws' if self._endpoint.ssl_context is None else 'wss'}://{address}"
+        return f"{SCHEME}://{address}"
 
     def dial_due(self, group: asyncio.TaskGroup, attend: Attend) -> None:
         """Try everything that is due now.
@@ -69,9 +71,10 @@ class Dialler:
 
     async def _dial(self, target: Target, attend: Attend) -> None:
         try:
-            connection = await self._endpoint.connect(self.url(target.address))
+            connection = await self._endpoint.connect(self.url(target.address), target.node_id)
         except TransportError as error:
             target.failed(error.what, self._loop.time(), is_refused=_is_refusal(error))
+            target.is_untrusted = isinstance(error, NotTrustedError)
             return
         try:
             await self._stay(connection, target, attend)

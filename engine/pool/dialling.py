@@ -40,6 +40,7 @@ class Target:
         retry_s: From a try that fails to the next.
         is_dialling: A try is going on.
         problem: Why the last try failed, one sentence.
+        is_untrusted: Whether it failed because one of both does not know the other.
         is_refused: It failed because nobody listens there; no firewall does that.
     """
 
@@ -50,6 +51,7 @@ class Target:
     retry_s: float = FIRST_RETRY_S
     is_dialling: bool = False
     problem: str | None = None
+    is_untrusted: bool = False
     is_refused: bool = False
 
     def answered(self, now_s: float) -> None:
@@ -125,6 +127,12 @@ class Targets:
         """Drop a node that said goodbye, or whose announcement holds no longer."""
         for target in self._of(node_id):
             del self._targets[node_id, target.address]
+
+    def keep_only(self, members: frozenset[NodeId]) -> None:
+        """Drop every node that is none of these."""
+        for key in list(self._targets):
+            if key[0] is not None and key[0] not in members:
+                del self._targets[key]
 
     def addresses_of(self, node_id: NodeId) -> tuple[PeerAddress, ...]:
         """Return where a node is to be dialled; none where that isn't known."""

@@ -22,17 +22,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from engine.errors import TransportError
 from engine.pool.adapters import RankedAdapters, rank_adapters
-from engine.pool.announcement import Unreadable, encode_announcement, node_id_of
+from engine.pool.announcement import Unreadable, encode_announcement, run_id_of
 from engine.pool.clocks import Clocks, has_slept
 from engine.pool.mdns import Mdns
-from engine.pool.peer_address import PeerAddress
 from engine.pool.service_names import ServiceNames
 from engine.pool.sightings import (
-    MAX_ADDRESSES,
     AdaptersChanged,
     Appeared,
     Candidate,
-    CloneSeen,
     DiscoveryEvent,
     news,
     read_sighting,
@@ -42,7 +39,6 @@ from engine.pool.system_interfaces import system_interfaces
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.domain import NodeId
     from engine.pool.adapters import Interface
     from engine.pool.announcement import Announcement
 
@@ -51,7 +47,6 @@ MAX_EVENTS = 64
 _TICK_S = 1.0  # how late an announcement that holds no longer may be noticed
 _GATHER_S = 0.05  # records of one answer may come in a few packets
 _MDNS_WITHIN_S = 5.0
-_MAX_CLONES = 8  # that are told; more are somebody's game
 _REPEAT_AFTER_S = (
     2.0  # the last of three is sent within one, and what comes again too soon is dropped
 )
@@ -135,8 +130,7 @@ class Discovery:
         self._read_interfaces = read_interfaces
         self._events: asyncio.Queue[DiscoveryEvent] = asyncio.Queue(MAX_EVENTS)
         self._pending: deque[DiscoveryEvent] = deque()  # beside sightings; each at most once
-        self._told: dict[NodeId, Appeared] = {}
-        self._clones: dict[str, tuple[CloneSeen, float]] = {}  # told, and when last seen
+        self._told: dict[str, Appeared] = {}
         self._names = ServiceNames()
         self._mdns: Mdns | None = None
         self._wake = asyncio.Event()
@@ -149,12 +143,6 @@ class Discovery:
     def ignored(self) -> dict[str, str]:
         """Why each service of our type that is none of ours is ignored, by its name in ASCII."""
         return self._names.ignored
-
-    @property
-    def clone_run_ids(self) -> frozenset[str]:
-        """Starts of other PCs that announced this node's id lately."""
-        since_s = self._clocks.monotonic_s - self._timing.ttl_s
-        return frozenset(run for run, (_, at_s) in self._clones.items() if at_s >= since_s)
 
     async def next_event(self) -> DiscoveryEvent:
         """Wait for what happens next.
@@ -250,11 +238,11 @@ class Discovery:
 
     async def _follow(self, remade: set[str]) -> None:
         """Bring mDNS to the adapters and the announcement there are now."""
-        if self._mdns is not None and self._mdns.node_id != self._announcement.node_id:
+        if self._mdns is not None and self._mdns.run_id != self._announcement.run_id:
             await self._drop_mdns()
         addresses = self.adapters.addresses
         if self._mdns is None:
-            self._mdns = Mdns(self._announcement.node_id, self._on_change)
+            self._mdns = Mdns(self._announcement.run_id, self._on_change)
             await self._mdns.use_addresses(addresses, frozenset())
             self._is_renewal_due = True
         if self._is_renewal_due:
@@ -284,7 +272,7 @@ class Discovery:
     def _on_change(self, name: str, is_there: bool) -> None:
         """Take note of a service; called in the loop for every record that is new."""
         if is_there:
-            self._names.add(name, lambda other: node_id_of(other) in self._told)
+            self._names.add(name, lambda other: run_id_of(other) in self._told)
         else:
             self._names.remove(name)
         self._wake.set()
@@ -296,7 +284,7 @@ class Discovery:
             if place not in seen and candidate not in self._pending:
                 self._pending.append(candidate)
 
-    def _hold(self, event: AdaptersChanged | CloneSeen) -> None:
+    def _hold(self, event: AdaptersChanged) -> None:
         """Tell an event as soon as there is room; only the last one of its kind counts."""
         for older in [held for held in self._pending if type(held) is type(event)]:
             self._pending.remove(older)
@@ -311,20 +299,20 @@ class Discovery:
                 return
             self._events.put_nowait(event)
             if isinstance(event, Appeared):
-                self._told[event.node_id] = event
+                self._told[event.run_id] = event
             else:
-                del self._told[event.node_id]
+                del self._told[event.run_id]
 
-    def _look_around(self, mdns: Mdns, group: asyncio.TaskGroup) -> dict[NodeId, Appeared]:
+    def _look_around(self, mdns: Mdns, group: asyncio.TaskGroup) -> dict[str, Appeared]:
         """Return every node whose announcement holds now; ask for what is missing of others."""
-        seen: dict[NodeId, Appeared] = {}
+        seen: dict[str, Appeared] = {}
         is_loopback_used = any(adapter.link == "loopback" for adapter in self.adapters.used)
         for name in self._names:
-            node_id = node_id_of(name)
-            if node_id is None:
+            run_id = run_id_of(name)
+            if run_id is None:
                 self._ignore(name, "Its name is no id.")
-            elif node_id == self._announcement.node_id:
-                self._look_for_clones(mdns)
+            elif run_id == self._announcement.run_id:
+                continue
             elif (found := mdns.read(name)) is None:
                 if self._names.start_asking(name, self._clocks.monotonic_s):
                     group.create_task(self._ask(mdns, name))
@@ -333,27 +321,13 @@ class Discovery:
                 if isinstance(sight, Unreadable):
                     self._ignore(name, sight.reason)
                 else:
-                    seen[node_id] = sight
+                    seen[run_id] = sight
                     self._names.accept(name)
         return seen
 
     def _ignore(self, name: str, reason: str) -> None:
         if self._names.ignore(name, reason):
             _logger.info("discovery: ignored %a: %s", name, reason)
-
-    def _look_for_clones(self, mdns: Mdns) -> None:
-        now_s = self._clocks.monotonic_s
-        places = {PeerAddress(*place) for place in mdns.own_places()} - {
-            PeerAddress(address, self._announcement.port) for address in self.adapters.addresses
-        }
-        for run_id in mdns.own_run_ids() - {self._announcement.run_id}:
-            seen = CloneSeen(run_id, tuple(sorted(places)[:MAX_ADDRESSES]))
-            told, _ = self._clones.get(run_id, (None, now_s))
-            if told is None and len(self._clones) >= _MAX_CLONES:
-                continue
-            self._clones[run_id] = (seen, now_s)
-            if seen != told:
-                self._hold(seen)
 
     async def _ask(self, mdns: Mdns, name: str) -> None:
         try:

@@ -20,7 +20,6 @@ from engine.errors import TransportError
 from engine.pool.announcement import (
     SERVICE_TYPE,
     Announcement,
-    decode_announcement,
     encode_announcement,
     host_name,
     instance_name,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from zeroconf import Zeroconf
 
-    from engine.domain import NodeId
 
 _TYPE_A, _TYPE_TXT, _TYPE_SRV = 1, 16, 33  # RFC 1035, 3.2.2, and RFC 2782
 _CLASS_IN = 1
@@ -45,14 +43,14 @@ class Mdns:
     """Announces one node, and keeps what others announced; to be used in one loop.
 
     Attributes:
-        node_id: Whose name it announces.
+        run_id: Of the start of the node that it announces.
     """
 
-    def __init__(self, node_id: NodeId, on_change: Callable[[str, bool], None]) -> None:
+    def __init__(self, run_id: str, on_change: Callable[[str, bool], None]) -> None:
         """Open the port; no network is joined before ``use_addresses``.
 
         Args:
-            node_id: Whose name it will announce.
+            run_id: Of the start of the node that it will announce.
             on_change: Called in the loop with the full name of a service of ours when a record of
                 it is new, and whether the service is still there.
 
@@ -62,8 +60,8 @@ class Mdns:
         # Nothing of it is for a terminal: the adapters tell of a cable that was pulled, and errors
         # of ours of the rest.
         logging.getLogger("zeroconf").setLevel(logging.CRITICAL)
-        self.node_id = node_id
-        self._name = instance_name(node_id)
+        self.run_id = run_id
+        self._name = instance_name(run_id)
         self._on_change = on_change
         self._info: AsyncServiceInfo | None = None
         self._browser: AsyncServiceBrowser | None = None
@@ -98,7 +96,7 @@ class Mdns:
         """Announce the node from now on, three times within half a second.
 
         Args:
-            announcement: Of the node of ``node_id``.
+            announcement: Of the start of ``run_id``.
             addresses: IPv4; with none, nothing is announced.
             ttl_s: How long others may believe it; whole seconds.
 
@@ -115,7 +113,7 @@ class Mdns:
             self._name,
             port=announcement.port,
             properties=encode_announcement(announcement),
-            server=host_name(announcement.node_id),
+            server=host_name(announcement.run_id),
             host_ttl=int(ttl_s),
             parsed_addresses=list(addresses),
         )
@@ -168,18 +166,6 @@ class Mdns:
             str(IPv4Address(r.address)) for r in self._holding(services[-1].server, _TYPE_A)
         ]
         return (texts[-1].text, addresses) if addresses else None
-
-    def own_run_ids(self) -> set[str]:
-        """Return the run ids that were announced in this node's name, by itself or by a clone."""
-        said = [decode_announcement(r.text) for r in self._cached(self._name, _TYPE_TXT)]
-        return {text.run_id for text in said if isinstance(text, Announcement)}
-
-    def own_places(self) -> set[tuple[str, int]]:
-        """Return the addresses and ports announced in this node's name, by itself or by a clone."""
-        services = self._cached(self._name, _TYPE_SRV)
-        hosts = {service.server for service in services}
-        addresses = {str(IPv4Address(r.address)) for h in hosts for r in self._cached(h, _TYPE_A)}
-        return {(address, service.port) for address in addresses for service in services}
 
     async def ask(self, name: str) -> None:
         """Ask for the records of a service that are missing, for two seconds.

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.errors import IdentityCopiedError, RemoteProtocolError, VersionMismatchError
+from engine.errors import (
+    IdentityCopiedError,
+    VersionMismatchError,
+)
 from engine.messages.codec import encode_control
 from engine.messages.control import NodeHeartbeat, NodeLeaves, NodeReported
 from engine.messages.pool import Neighbour, Versions
+from engine.messages.roster_control import RosterTold
 from engine.pool.actions import BecameCoordinator, Following
 from engine.pool.address_book import AddressBook
+from engine.pool.announced import Announced
 from engine.pool.dialler import Dialler
 from engine.pool.dialling import Targets
 from engine.pool.duties import Duties
 from engine.pool.known_peers import hints
 from engine.pool.membership import STALL_S, alive, gone
 from engine.pool.participant import TICK_EVERY_S
-from engine.pool.peer_address import PeerAddress
-from engine.pool.sessions import Sessions, is_dialled, remote_of
-from engine.pool.sightings import AdaptersChanged, Appeared, Candidate, CloneSeen, Vanished
+from engine.pool.sessions import Sessions, is_dialled, remote_of, require_own
+from engine.pool.sightings import AdaptersChanged, Appeared, Candidate, Vanished
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
     from engine.pool.dialling import Target
     from engine.pool.discovery import Discovery
     from engine.pool.node_facts import NodeFacts
-    from engine.pool.node_folder import NodeFolder
     from engine.pool.participant import Output, Participant
+    from engine.pool.roster_keeper import RosterKeeper
     from engine.pool.sightings import DiscoveryEvent
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
@@ -55,9 +59,10 @@ class Mesh:
 
     Attributes:
         folder: What this node keeps on disk.
-        targets: Whom it dials, and with what success.
+        announced: What is seen in the network.
         on_change: Called in the loop whenever a session opened or ended, a report came, or the
             membership or the office changed. It must return at once.
+        on_roster: Called in the loop after every change of who is in the pool.
         on_office: Awaited for every change of office, in order. Until it returns no heartbeat
             goes out, so it must not wait for another node.
         coordinator_since_s: When the coordinator took office as far as seen, on the loop's clock;
@@ -69,7 +74,7 @@ class Mesh:
         participant: Participant,
         endpoint: Endpoint,
         discovery: Discovery,
-        folder: NodeFolder,
+        keeper: RosterKeeper,
         facts: NodeFacts,
     ) -> None:
         """Join the parts; nothing is dialled before ``run``.
@@ -78,25 +83,30 @@ class Mesh:
             participant: Decides.
             endpoint: Opens connections.
             discovery: Names addresses worth trying.
-            folder: Keeps terms, and addresses that worked.
+            keeper: Of the roster; its folder keeps terms, and addresses that worked.
             facts: What this PC is.
         """
         self.participant = participant
         self.discovery = discovery
         self.on_change: Callable[[], None] | None = None
+        self.on_roster: Callable[[], None] | None = None
         self.on_office: Callable[[Change], Awaitable[None]] | None = None
         self.coordinator_since_s: float | None = None
-        self.folder = folder
+        self.folder = keeper.folder
+        self._keeper = keeper
         self._facts = facts
         self.targets = Targets(participant.identity.node_id)
+        self.announced = Announced(keeper, self.targets, participant)
         self._sessions = Sessions()
         self._dialler = Dialler(endpoint, self.targets, self._sessions, self._attach)
-        self._duties = Duties(participant, folder, self._sessions, self._change_office)
+        self._duties = Duties(participant, self.folder, self._sessions, self._change_office)
         self._reports: dict[NodeId, NodeReport] = {}  # outlive the sessions: names of who is gone
-        self._addresses = AddressBook(folder)
+        self._addresses = AddressBook(self.folder)
         self._is_copied = asyncio.Event()
         self._seen: object = None  # what was last told by ``on_change`` of members and office
         self._loop = asyncio.get_running_loop()
+        keeper.tell = self.send_all
+        keeper.on_change = self._follow_roster
 
     # ---- what is known of the others ------------------------------------------------------------
 
@@ -124,7 +134,7 @@ class Mesh:
         return None if member is None else member.life.heartbeat.incarnation
 
     def address_of(self, node_id: NodeId) -> str | None:
-        """Return where a node listens, as seen from here: ``ws://host:port``; None if unknown.
+        """Return where a node listens, as seen from here: ``wss://host:port``; None if unknown.
 
         The address of its best session comes first, then what it announced.
         """
@@ -203,30 +213,24 @@ class Mesh:
     async def _follow(self, event: DiscoveryEvent) -> None:
         now_s = self._loop.time()
         match event:
-            case Appeared():
-                self._take_announced(event, now_s)
+            case Appeared() | Vanished():
+                self._do(self.announced.take(event, now_s))
             case Candidate(source="manual"):
                 self.targets.given(event.address, now_s)
             case Candidate():
                 self.targets.known(event.address, now_s)
-            case Vanished():
-                self.targets.left(event.node_id)
-            case CloneSeen():
-                for address in event.addresses:
-                    self.targets.known(address, now_s)
             case AdaptersChanged():
                 self._facts.use_adapters(event.adapters)
                 self.targets.try_all_now(now_s)
                 await self.report_now()
 
-    def _take_announced(self, event: Appeared, now_s: float) -> None:
-        addresses = tuple(PeerAddress(host, event.port) for host in event.addresses)
-        self.targets.announced(event.node_id, addresses, now_s)
-        said, ours = event.announcement, self.participant.identity.versions
-        theirs = Versions("", said.protocol_version, said.shard_format)
-        if (theirs.protocol, theirs.shard_format) != (ours.protocol, ours.shard_format):
-            # It is dialled all the same: anybody can announce anything.
-            self._do(self.participant.refused(event.node_id, theirs, addresses[0], now_s))
+    def _follow_roster(self) -> None:
+        """Take note that somebody was let in, renamed or removed."""
+        self._facts.name = self._keeper.name_of(self._facts.node_id) or self._facts.name
+        self._do(self.announced.follow_roster(self._loop.time()))
+        if self.on_roster is not None:
+            self.on_roster()
+        self._tell()
 
     async def _tick_loop(self, group: asyncio.TaskGroup, attend: Attend) -> None:
         before_s = self._loop.time()
@@ -253,12 +257,14 @@ class Mesh:
         """
         await self._is_copied.wait()
         await self.leave()
-        await asyncio.to_thread(self.folder.renew_identity)
+        is_alone = len(self.folder.roster.members) == 1
+        await asyncio.to_thread(self.folder.leave_pool)
         double = self.participant.membership.double
         where = "" if double is None else f" at {double.address}"
+        after = "" if is_alone else " that the pool does not know: pair it again, with daisy join"
         raise IdentityCopiedError(
             f"Another PC{where} runs with a copy of this PC's data folder {self.folder.path}; "
-            "this one has taken a new identity."
+            f"this one has taken a new identity{after}."
         )
 
     # ---- what comes in --------------------------------------------------------------------------
@@ -285,7 +291,8 @@ class Mesh:
         if not self._sessions.add(connection):
             return
         self._tell()
-        # First where we listen: by that the other side knows this way to us from others.
+        await connection.send(encode_control(self._keeper.told()))
+        # Then where we listen: by that the other side knows this way to us from others.
         await connection.send(encode_control(NodeReported(report=self.own_report())))
         await connection.send(self._own_heartbeat())
         connection.measure_round_trip()
@@ -319,11 +326,13 @@ class Mesh:
         """
         match message:
             case NodeHeartbeat(heartbeat=heartbeat):
-                _require_own(connection, heartbeat.node_id, "heartbeat")
+                require_own(connection, heartbeat.node_id, "heartbeat")
                 await self._on_heartbeat(connection, heartbeat)
             case NodeReported(report=report):
-                _require_own(connection, report.node_id, "report")
+                require_own(connection, report.node_id, "report")
                 await self._on_report(connection, report)
+            case RosterTold():
+                await self._keeper.offer(message.roster)
             case NodeLeaves(incarnation=incarnation):
                 node_id, now_s = connection.peer.node_id, self._loop.time()
                 self._do(self.participant.left(node_id, incarnation, now_s))
@@ -356,7 +365,7 @@ class Mesh:
             self._addresses.enter(report.node_id, way)
         now_s = self._loop.time()
         for node_id, address in hints(report, remote_of(connection)):
-            if node_id not in {self.participant.identity.node_id, *self._sessions.node_ids}:
+            if node_id in self._keeper.trust.members - self._sessions.node_ids:
                 self.targets.hinted(node_id, address, now_s)
         self._tell()
 
@@ -392,13 +401,3 @@ class Mesh:
     def _tell(self) -> None:
         if self.on_change is not None:
             self.on_change()
-
-
-def _require_own(connection: Connection, node_id: NodeId, what: str) -> None:
-    """Return if a node speaks of itself.
-
-    Raises:
-        RemoteProtocolError: It speaks of another.
-    """
-    if node_id != connection.peer.node_id:
-        raise RemoteProtocolError(f"{connection.address} sent another node's {what}.")

@@ -1,4 +1,4 @@
-"""What a node keeps on disk: who it is, the term and record accepted last, and known addresses.
+"""What one node keeps on disk: who it is, whom it trusts, its term and record, and known addresses.
 
 One process has a folder at a time. A file in it that can't be read is set aside, made anew, and
 said: a node must start after a power cut without a person's help.
@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from engine.domain import NodeId
-from engine.errors import StorageError, UsageError
+from engine.errors import NotTrustedError, RemoteProtocolError, StorageError, UsageError
 from engine.messages.deployment import Deployment
 from engine.messages.pool import Term
-from engine.pool.announcement import is_node_id
 from engine.pool.disk import write_whole
 from engine.pool.known_peers import KnownPeer, readable
+from engine.pool.roster_changes import found_pool
+from engine.pool.roster_merge import decode_known, encode_known
+from engine.transport.identity import open_identity, renew_identity
+from engine.transport.machine import machine_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from engine.pool.known_peers import KnownPeers
+    from engine.pool.roster_merge import KnownRoster
 
 if sys.platform == "win32":
     import msvcrt
@@ -40,7 +44,10 @@ T = TypeVar("T")
 _MAX_FILE_BYTES = 1 << 20
 _MAX_PORT = 65_535
 _LOOKS, _LOOK_S = 3, 0.02  # a look at the lock takes microseconds
-_ID_BYTES = 10  # 20 hex letters: no two alike among all PCs there are
+_POOL_ID_BYTES = 10  # 20 hex letters: no two alike among all pools there are
+_ROSTER = "roster.bin"
+_SECRETS = "secrets.json"
+MAX_EARLIER_SECRETS = 8  # as many removals may a PC sleep through and be found by itself
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -57,7 +64,10 @@ class NodeFolder:
 
     Attributes:
         path: The folder.
-        node_id: The same for as long as the folder lives.
+        identity: This PC's key and certificate, the same for as long as the folder lives.
+        earlier_secrets: Of the pool, the newest first, without the one that counts: a PC that was
+            off while it changed announces itself by one of them.
+        roster: The pool this PC is in: of itself alone, until it is paired.
         term: The term accepted last; None for never.
         record: What the pool is to run, as this node knew it last; None for never anything.
         known: Where other nodes were reached, the newest first.
@@ -65,11 +75,12 @@ class NodeFolder:
         notes: What was set aside, one sentence each.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str = "") -> None:
         """Take the folder, making it if there is none.
 
         Args:
             path: Of a node; other things of Daisy's may lie beside it.
+            name: Of the PC, for a pool that has to be founded.
 
         Raises:
             UsageError: Another node has it.
@@ -91,7 +102,11 @@ class NodeFolder:
                 "Give each node of this PC its own folder with --data.",
             ) from exc
         (path / "reach.json").unlink(missing_ok=True)  # of a node that was killed
-        self.node_id = self._identity()
+        self._name = name
+        self.identity = open_identity(path, machine_mark())
+        self.notes += self.identity.notes
+        self.earlier_secrets = self._read_secrets()
+        self.roster = self._read_roster()
         self.record = self._read("record.json", Deployment)
         self.term = self._newest_term()
         self.last_port = self._read("port.json", int, lambda port: 1 <= port <= _MAX_PORT)
@@ -101,31 +116,115 @@ class NodeFolder:
         reach = read_reach(self.path)
         return "" if reach is None else f" (process {reach.pid})"
 
-    def _identity(self) -> NodeId:
-        known = self._read("id.json", str, is_node_id)
-        if known is not None:
-            return NodeId(known)
-        return self._new_identity()
+    @property
+    def node_id(self) -> NodeId:
+        """Of the identity."""
+        return self.identity.node_id
 
     def _newest_term(self) -> Term | None:
         """Return the term accepted last; a record was accepted with its own, whatever is lost."""
         terms = [self._read("term.json", Term), None if self.record is None else self.record.term]
         return max((term for term in terms if term is not None), default=None)
 
-    def _new_identity(self) -> NodeId:
-        fresh = NodeId(secrets.token_hex(_ID_BYTES))
-        self._write("id.json", fresh)
-        return fresh
+    def _read_roster(self) -> KnownRoster:
+        """Return the pool this PC is in; one of its own where there is none it is a member of.
 
-    def renew_identity(self) -> None:
-        """Become another node: a second PC has a copy of this folder.
+        Raises:
+            StorageError: It can't be read or written.
+        """
+        file = self.path / _ROSTER
+        try:
+            raw = file.read_bytes()
+        except FileNotFoundError:
+            return self._found_pool()
+        except OSError as exc:
+            raise StorageError(f"{file} can't be read: {exc.strerror}.") from exc
+        try:
+            known = decode_known(raw)
+            known.roster.secret_for(self.identity)
+        except RemoteProtocolError:
+            self._set_aside(file)
+            return self._found_pool()
+        except NotTrustedError:
+            # Of the identity that was set aside, which has been said.
+            self._set_aside(file, "is of another identity")
+            return self._found_pool()
+        return known
+
+    def _found_pool(self) -> KnownRoster:
+        pool_id = secrets.token_hex(_POOL_ID_BYTES)
+        known = found_pool(self.identity, self._name, pool_id, secrets.token_bytes)
+        self.keep_roster(known)
+        return known
+
+    def keep_roster(self, known: KnownRoster) -> None:
+        """Write who is in the pool so that it outlives a power cut.
+
+        Args:
+            known: All of it.
 
         Raises:
             StorageError: It can't be written.
 
         Thread: any but the loop's; waits for the disk.
         """
-        self.node_id = self._new_identity()
+        try:
+            write_whole(self.path / _ROSTER, encode_known(known), is_private=True)
+        except OSError as exc:
+            raise StorageError(f"{self.path / _ROSTER} can't be written: {exc.strerror}.") from exc
+        self.roster = known
+
+    def _read_secrets(self) -> tuple[bytes, ...]:
+        return tuple((self._read(_SECRETS, list[bytes]) or [])[:MAX_EARLIER_SECRETS])
+
+    def keep_earlier_secret(self, secret: bytes) -> None:
+        """Write a secret that is replaced.
+
+        Args:
+            secret: Of the pool until now.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        kept = (secret, *self.earlier_secrets)[:MAX_EARLIER_SECRETS]
+        self._write(_SECRETS, kept, is_private=True)
+        self.earlier_secrets = kept
+
+    def join_pool(self, known: KnownRoster, host: NodeId, address: str) -> None:
+        """Become a member of another pool, and forget the term of the one before.
+
+        Args:
+            known: That pool, with this PC in it.
+            host: Who let this PC in.
+            address: Where that was reached: ``host:port``.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self._forget_pool()
+        self.keep_known((KnownPeer(host, address),))
+        self.keep_roster(known)
+
+    def leave_pool(self) -> None:
+        """Become another PC, in a pool of its own: with a new key, for the old one stays known.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        self._forget_pool()
+        self.identity = renew_identity(self.path, machine_mark())
+        self.roster = self._found_pool()
+
+    def _forget_pool(self) -> None:
+        for name in ("term.json", "record.json", _SECRETS):
+            (self.path / name).unlink(missing_ok=True)
+        self.term, self.record, self.earlier_secrets = None, None, ()
 
     def keep_known(self, known: KnownPeers) -> None:
         """Write where other nodes were reached.
@@ -222,8 +321,8 @@ class NodeFolder:
         self._set_aside(file)
         return None
 
-    def _set_aside(self, file: Path) -> None:
-        """Move what can't be read out of the way, and say so.
+    def _set_aside(self, file: Path, why: str = "was damaged") -> None:
+        """Move what can't be used out of the way, and say so.
 
         Raises:
             StorageError: It can't be moved.
@@ -233,7 +332,7 @@ class NodeFolder:
             file.replace(aside)
         except OSError as exc:
             raise StorageError(f"{file} can't be set aside: {exc.strerror}.") from exc
-        self.notes.append(f"{file.name} was damaged; it was set aside as {aside.name}.")
+        self.notes.append(f"{file.name} {why}; it was set aside as {aside.name}.")
 
     def _write(self, name: str, content: object, *, is_private: bool = False) -> None:
         data = msgspec.json.encode(content)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import PortInUseError, StorageError
 
 if TYPE_CHECKING:
     from engine.pool.node_folder import NodeFolder
     from engine.transport.endpoint import Endpoint, Listener, OnConnection
+    from engine.transport.websocket import OnWebsocket
+
+
+class Ways(NamedTuple):
+    """Who serves whoever connects: members, and PCs that want to become one."""
+
+    on_connection: OnConnection
+    on_joiner: OnWebsocket | None = None
 
 
 async def listen(
-    endpoint: Endpoint, host: str, port: int, folder: NodeFolder, on_connection: OnConnection
+    endpoint: Endpoint, host: str, port: int, folder: NodeFolder, ways: Ways
 ) -> Listener:
     """Listen, and remember where.
 
@@ -22,7 +30,7 @@ async def listen(
         host: An address of this PC.
         port: As a person chose it; 0 for the one of the last start, or another if that is taken.
         folder: The node's; a port that was taken is said in its notes.
-        on_connection: As ``Endpoint.listen`` takes it.
+        ways: Who serves whoever connects.
 
     Raises:
         PortInUseError: The port that was chosen is taken.
@@ -31,7 +39,7 @@ async def listen(
 
     Cancellation: safe; the port is not open.
     """
-    listener = await _listen(endpoint, host, port, folder, on_connection)
+    listener = await _listen(endpoint, host, port, folder, ways)
     if listener.port != folder.last_port:
         try:
             await asyncio.to_thread(folder.keep_port, listener.port)
@@ -41,13 +49,13 @@ async def listen(
 
 
 async def _listen(
-    endpoint: Endpoint, host: str, port: int, folder: NodeFolder, on_connection: OnConnection
+    endpoint: Endpoint, host: str, port: int, folder: NodeFolder, ways: Ways
 ) -> Listener:
     if port != 0 or folder.last_port is None:
-        return await endpoint.listen(host, port, on_connection)
+        return await endpoint.listen(host, port, *ways)
     try:
-        return await endpoint.listen(host, folder.last_port, on_connection)
+        return await endpoint.listen(host, folder.last_port, *ways)
     except PortInUseError as error:
-        listener = await endpoint.listen(host, 0, on_connection)
+        listener = await endpoint.listen(host, 0, *ways)
         folder.notes.append(f"{error.what} This node listens on port {listener.port} instead.")
         return listener

@@ -40,7 +40,7 @@ from engine.messages.pool_control import (
     WarmedUp,
     WarmUp,
 )
-from engine.pool.announcement import Announcement
+from engine.pool.announcement import JOINABLE, Announcement
 from engine.pool.chunk_service import ChunkService
 from engine.pool.coordination import Coordination
 from engine.pool.discovery import Discovery
@@ -51,6 +51,7 @@ from engine.pool.node_facts import NodeFacts
 from engine.pool.order_desk import Files, OrderDesk
 from engine.pool.outbox import Outbox
 from engine.pool.participant import Identity, Participant
+from engine.pool.peer_address import PeerAddress
 from engine.pool.peer_sources import PeerSources
 from engine.pool.pull import Pulls
 from engine.pool.record_book import RecordBook, keep_on_disk
@@ -62,15 +63,15 @@ from engine.pool.store_threads import StoreThreads
 if TYPE_CHECKING:
     from engine.domain import NodeId
     from engine.messages.message import Message
+    from engine.messages.roster_control import PoolNearby
     from engine.pool.dialler import Attend
-    from engine.pool.node_folder import NodeFolder
     from engine.pool.order_desk import StageHost
-    from engine.pool.peer_address import PeerAddress
+    from engine.pool.roster_keeper import RosterKeeper
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
     from engine.transport.link import Link
 
-OPEN_POOL = "open"  # the one pool there is until PCs are paired
+_RUN_ID_BYTES = 8
 
 _ORDERS = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
 _ANSWERS = MakeWish | DeploymentKnown | ModelSplit | StageReady | StageFailed | WarmedUp
@@ -82,15 +83,11 @@ class PoolOptions:
     """How a node takes part in the pool.
 
     Attributes:
-        folder: This node's, held by it; models and shards lie beside it.
-        name: As its owner calls it.
         interfaces: Names or addresses of the only adapters to use; none for the best there are.
         peers: Addresses to try beside what is found.
         memory_cap_bytes: What its owner lends at most; None for no cap.
     """
 
-    folder: NodeFolder
-    name: str
     interfaces: tuple[str, ...] = ()
     peers: tuple[PeerAddress, ...] = ()
     memory_cap_bytes: int | None = None
@@ -107,41 +104,49 @@ class PoolPart:
     """
 
     def __init__(
-        self, options: PoolOptions, endpoint: Endpoint, port: int, host: StageHost
+        self,
+        options: PoolOptions,
+        keeper: RosterKeeper,
+        endpoint: Endpoint,
+        port: int,
+        host: StageHost,
     ) -> None:
         """Put the parts together; nothing is announced before ``run``.
 
         Args:
             options: How to take part.
+            keeper: Of the roster: says which pool this is. Models and shards lie beside its folder.
             endpoint: Opens connections.
             port: Where this node listens, on every address.
             host: Runs this node's stages.
 
         Fails with ``StorageError`` if the store can't be made.
         """
-        self.node_id = options.folder.node_id
-        self._folder = options.folder
+        folder = self._folder = keeper.folder
+        self.node_id = folder.node_id
+        self._keeper = keeper
+        # Not the incarnation, by which members know this start: whoever listens learns nothing.
+        self._run_id = secrets.token_hex(_RUN_ID_BYTES)
+        self._is_joinable = False
         self._port = port
         self._loop = asyncio.get_running_loop()
-        self.facts = NodeFacts(self.node_id, options.name, options.memory_cap_bytes, port=port)
-        self._participant = self._new_participant(options)
+        self.facts = NodeFacts(self.node_id, self._own_name(), options.memory_cap_bytes, port=port)
+        self._participant = self._new_participant()
         self._mesh = Mesh(
             self._participant,
             endpoint,
             self._new_discovery(options),
-            options.folder,
+            keeper,
             self.facts,
         )
-        data_dir = options.folder.path.parent
+        data_dir = folder.path.parent
         store = ShardStore(data_dir / "store")
         self.notes = tuple(store.notes)
         self._threads = StoreThreads()
         self._service = ChunkService(store, self._threads)
-        shelf = ModelShelf(
-            options.folder.path / "work", store, self._threads, Pulls(store, self._threads)
-        )
+        shelf = ModelShelf(folder.path / "work", store, self._threads, Pulls(store, self._threads))
         self._shelf = shelf
-        self.book = RecordBook(options.folder.record)
+        self.book = RecordBook(folder.record)
         self._outbox = Outbox(self.node_id, self._mesh, self._take_own)
         self._coordination = Coordination(
             self._participant, self._mesh, self.book, self._outbox, self._mesh.own_report
@@ -158,31 +163,36 @@ class PoolPart:
         self._desk.on_kept = self.tell_facts
         self._loading = Loading(self.node_id, data_dir, shelf, self.book, self)
         self._mesh.on_change = self._look
+        self._mesh.on_roster = self._announce
         self._mesh.on_office = self._coordination.on_office
 
-    def _new_participant(self, options: PoolOptions) -> Participant:
+    def _new_participant(self) -> Participant:
         versions = Versions(engine.__version__, PROTOCOL_VERSION, SHARD_FORMAT)
         return Participant(
-            Identity(OPEN_POOL, self.node_id, secrets.randbits(63), versions),
+            Identity(self._keeper.pool_id, self.node_id, secrets.randbits(63), versions),
             self.facts.preference(),
-            options.folder.term,
+            self._keeper.folder.term,
             self._loop.time(),
         )
 
     def _new_discovery(self, options: PoolOptions) -> Discovery:
-        announcement = Announcement(
-            node_id=self.node_id,
-            run_id=f"{self._participant.identity.incarnation:016x}",
-            port=self._port,
-            protocol_version=PROTOCOL_VERSION,
-            shard_format=SHARD_FORMAT,
-        )
-        known = (peer.parsed() for peer in options.folder.known)
+        known = (peer.parsed() for peer in self._keeper.folder.known)
         candidates = (
             *(Candidate(address, "manual") for address in options.peers),
             *(Candidate(address, "known") for address in known if address is not None),
         )
-        return Discovery(announcement, options.interfaces, candidates)
+        return Discovery(self._announcement(), options.interfaces, candidates)
+
+    def _announcement(self) -> Announcement:
+        return Announcement(
+            run_id=self._run_id,
+            token=self._keeper.token(self._run_id, self._port),
+            port=self._port,
+            protocol_version=PROTOCOL_VERSION,
+            shard_format=SHARD_FORMAT,
+            flags=frozenset({JOINABLE} if self._is_joinable else ()),
+            name=self._own_name() if self._is_joinable else "",
+        )
 
     async def run(self, attend: Attend) -> None:
         """Find the others and be found, until cancelled.
@@ -243,6 +253,36 @@ class PoolPart:
             node_id: Which.
         """
         return self._mesh.address_of(node_id)
+
+    # ---- who is in the pool ---------------------------------------------------------------------
+
+    def _own_name(self) -> str:
+        return self._keeper.name_of(self.node_id) or ""
+
+    def own_addresses(self) -> tuple[str, ...]:
+        """Return where this node is reached: ``host:port``, the best first."""
+        adapters = self._mesh.discovery.adapters
+        return tuple(str(PeerAddress(host, self._port)) for host in adapters.addresses)
+
+    def pools_nearby(self) -> tuple[PoolNearby, ...]:
+        """Return which PCs that are not of this pool wait for one to join."""
+        return self._mesh.announced.pools_nearby()
+
+    def online(self) -> frozenset[NodeId]:
+        """Return the members that are there now, without this node."""
+        return self._mesh.reachable()
+
+    def say_joinable(self, is_joinable: bool) -> None:
+        """Say in the network whether this PC shows a code, and its name for that time.
+
+        Args:
+            is_joinable: Whether.
+        """
+        self._is_joinable = is_joinable
+        self._announce()
+
+    def _announce(self) -> None:
+        self._mesh.discovery.change(self._announcement())
 
     def _addresses(self) -> list[tuple[NodeId, str]]:
         known = ((i, self._mesh.address_of(i)) for i in sorted(self._mesh.reachable()))

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.errors import TransportError
+from engine.errors import RemoteProtocolError, TransportError
 from engine.messages.codec import encode_control
 from engine.pool.heartbeat import LEASE_S
 from engine.pool.membership import SILENT_AFTER_S
@@ -246,6 +246,21 @@ def remote_of(connection: Connection) -> PeerAddress:
     """Return the other end of a connection: what was dialled, or where it came from."""
     host, _, port = connection.address.rpartition("://")[2].rpartition(":")
     return PeerAddress(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def require_own(connection: Connection, node_id: NodeId, what: str) -> None:
+    """Return if a node speaks of itself.
+
+    Args:
+        connection: To it.
+        node_id: Of whom it speaks.
+        what: It says.
+
+    Raises:
+        RemoteProtocolError: It speaks of another.
+    """
+    if node_id != connection.peer.node_id:
+        raise RemoteProtocolError(f"{connection.address} sent another node's {what}.")
 
 
 async def _takes(connection: Connection, frame: bytes) -> bool:

@@ -10,12 +10,11 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from engine.pool.announcement import Unreadable, decode_announcement, node_id_of
+from engine.pool.announcement import Unreadable, decode_announcement, run_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.domain import NodeId
     from engine.pool.adapters import RankedAdapters
     from engine.pool.announcement import Announcement
     from engine.pool.peer_address import PeerAddress
@@ -36,9 +35,9 @@ class Appeared:
     addresses: tuple[str, ...]
 
     @property
-    def node_id(self) -> NodeId:
-        """Whose announcement it is."""
-        return self.announcement.node_id
+    def run_id(self) -> str:
+        """Which start of a node announces it."""
+        return self.announcement.run_id
 
     @property
     def port(self) -> int:
@@ -50,7 +49,7 @@ class Appeared:
 class Vanished:
     """A node said goodbye, or was not heard for the time its announcement holds."""
 
-    node_id: NodeId
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -68,20 +67,7 @@ class Candidate:
     source: Literal["manual", "known"]
 
 
-@dataclass(frozen=True)
-class CloneSeen:
-    """Another process announces this node's id.
-
-    Attributes:
-        run_id: Its own, so the same one is told once for the same addresses.
-        addresses: Where it may listen.
-    """
-
-    run_id: str
-    addresses: tuple[PeerAddress, ...] = ()
-
-
-DiscoveryEvent: TypeAlias = "Appeared | Vanished | AdaptersChanged | Candidate | CloneSeen"
+DiscoveryEvent: TypeAlias = "Appeared | Vanished | AdaptersChanged | Candidate"
 
 
 def read_sighting(
@@ -99,7 +85,7 @@ def read_sighting(
     said = decode_announcement(text)
     if isinstance(said, Unreadable):
         return said
-    if said.node_id != node_id_of(name):
+    if said.run_id != run_id_of(name):
         return Unreadable("Its name is not made of its id.")
     usable = [a for a in map(ipaddress.IPv4Address, addresses) if _may_be_a_peer(a)]
     if not is_loopback_used:
@@ -109,12 +95,10 @@ def read_sighting(
     return Appeared(said, tuple(str(a) for a in sorted(set(usable))[:MAX_ADDRESSES]))
 
 
-def news(
-    told: Mapping[NodeId, Appeared], seen: Mapping[NodeId, Appeared]
-) -> list[Appeared | Vanished]:
+def news(told: Mapping[str, Appeared], seen: Mapping[str, Appeared]) -> list[Appeared | Vanished]:
     """Return what has to be told so that what was told is what is seen; vanished nodes first."""
-    gone: list[Appeared | Vanished] = [Vanished(node) for node in told if node not in seen]
-    return gone + [sight for node, sight in seen.items() if told.get(node) != sight]
+    gone: list[Appeared | Vanished] = [Vanished(run) for run in told if run not in seen]
+    return gone + [sight for run, sight in seen.items() if told.get(run) != sight]
 
 
 def _may_be_a_peer(address: ipaddress.IPv4Address) -> bool:

@@ -162,7 +162,7 @@ def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
     for stranger in seen.strangers:
         why = "; ".join(map(_mismatch, stranger.mismatches)) or "the pool is full"
         notes.append(f"{short_id(stranger.node_id)} can't take part: {why}.")
-    if seen.double is not None or discovery.clone_run_ids:
+    if seen.double is not None or mesh.announced.clones:
         notes.append("Another PC has a copy of this PC's identity; one of the two takes a new one.")
     unreached = [target for target in mesh.unreached() if not _is_explained(target, seen)]
     return (*notes, *dict.fromkeys(_why_unreached(target, mesh) for target in unreached))
@@ -195,6 +195,11 @@ def _why_unreached(target: Target, mesh: Mesh) -> str:
             return f"Daisy does not run at {target.address}, or listens at another port."
         return target.problem or ""
     name = _called(target.node_id, mesh)
+    if target.is_untrusted:
+        return (
+            f"{name} at {target.address} does not know this PC: one of both was removed from the "
+            "pool. To pair again: daisy leave, then daisy join."
+        )
     if target.is_refused:
         return f"{name} was announced at {target.address}, and Daisy does not run there now."
     return (

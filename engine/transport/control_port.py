@@ -298,5 +298,4 @@ def _asker_hello(product_version: str) -> Hello:
         product_version=product_version,
         shard_format=SHARD_FORMAT,
         node_id=NodeId("asker"),
-        role="asker",
     )

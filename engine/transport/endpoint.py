@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 
 from engine.errors import (
     DaisyError,
+    NotTrustedError,
     PeerTimeoutError,
     RemoteProtocolError,
     TransportError,
     UsageError,
     VersionMismatchError,
 )
+from engine.messages.codec import shown
 from engine.transport.connection import Connection
 from engine.transport.session import Liveness, Session
 from engine.transport.websocket import PATH, accept_websockets, open_websocket
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from engine.domain import NodeId
     from engine.messages.control import Hello
-    from engine.transport.websocket import Port, Websocket
+    from engine.transport.peer_trust import PeerTrust
+    from engine.transport.websocket import OnWebsocket, Port, Websocket
 
-CONNECT_WITHIN_S = 5.0  # TCP, websocket and hello: three round trips, 0.7 s on a link of 242 ms
+CONNECT_WITHIN_S = 5.0  # TCP, TLS, websocket and hello: four round trips, 1 s on a link of 242 ms
+SCHEME = "wss"  # there is no other
 
 _logger = logging.getLogger(__name__)
 
@@ -90,16 +95,22 @@ class Endpoint:
     Attributes:
         hello: What the node says of itself.
         group: Parent of every task of every connection; when it is cancelled, all are closed.
+        trust: Who may connect, and be connected to; its identity is shown to them.
         liveness: How long to wait for a peer.
-        ssl_context: For TLS; None for none.
     """
 
     hello: Hello
     group: asyncio.TaskGroup
+    trust: PeerTrust
     liveness: Liveness = field(default_factory=Liveness)
-    ssl_context: ssl.SSLContext | None = None
 
-    async def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnection,
+        on_joiner: OnWebsocket | None = None,
+    ) -> Listener:
         """Accept connections until the listener is closed.
 
         Args:
@@ -108,6 +119,7 @@ class Endpoint:
             on_connection: Runs for each peer that has said hello, as a task of the group. The
                 connection is closed when it returns. A ``DaisyError`` out of it ends that
                 connection only; anything else is a bug, and the group's.
+            on_joiner: Runs for each PC that wants to become a member, while ``trust`` lets such in.
 
         Raises:
             PortInUseError: The port is taken.
@@ -119,10 +131,14 @@ class Endpoint:
         connections: set[Connection] = set()
 
         async def accept(websocket: Websocket) -> None:
+            if websocket.is_joiner:
+                if on_joiner is not None:
+                    await on_joiner(websocket)
+                return
             connection = Connection(websocket, self._session(is_listener=True))
             connections.add(connection)
             try:
-                await self._accept(connection, on_connection)
+                await self._accept(connection, websocket, on_connection)
             finally:
                 connections.discard(connection)
 
@@ -131,52 +147,83 @@ class Endpoint:
             port,
             accept,
             hello_within_s=self.liveness.hello_within_s,
-            ssl_context=self.ssl_context,
+            trust=self.trust,
+            group=self.group,
         )
         listener = Listener(opened, connections)
         self._adopt(listener.run())
         return listener
 
-    async def connect(self, address: str, within_s: float = CONNECT_WITHIN_S) -> Connection:
-        """Connect to a peer and exchange hellos.
+    async def connect(
+        self, address: str, node_id: NodeId | None, within_s: float = CONNECT_WITHIN_S
+    ) -> Connection:
+        """Connect to a member of the pool and exchange hellos.
 
         Args:
-            address: ``ws://host:port``.
+            address: ``wss://host:port``.
+            node_id: Who must answer; None for whichever member is there.
             within_s: Seconds for all of it.
 
         Raises:
             UsageError: It is no such address.
             PeerUnreachableError: Nothing listens there, or it closed the connection.
             PeerTimeoutError: It did not answer in time.
+            NotTrustedError: It is not who is meant, or does not know this PC.
             VersionMismatchError: It speaks another version of the protocol.
             RemoteProtocolError: It is not Daisy.
 
         Cancellation: safe; nothing stays open.
         """
-        _check_address(address, self.ssl_context)
+        _check_address(address)
         try:
             async with asyncio.timeout(within_s):
-                return await self._greet(address)
+                return await self._greet(address, self.trust.client_context(node_id))
         except TimeoutError as exc:
             raise PeerTimeoutError(f"{address}: No answer within {within_s:g} s.") from exc
 
-    async def _greet(self, address: str) -> Connection:
+    async def _greet(self, address: str, context: ssl.SSLContext) -> Connection:
         try:
-            websocket = await open_websocket(address, self.ssl_context)
+            websocket = await open_websocket(address, context)
         except TransportError as exc:
             raise type(exc)(f"{address}: {exc.what}", exc.advice) from exc
         connection = Connection(websocket, self._session(is_listener=False))
         with contextlib.ExitStack() as undo:
             undo.callback(connection.abort)
-            self._adopt(connection.run())
-            await connection.greeted()
+            await self._met(connection, websocket)
             undo.pop_all()
         return connection
 
-    async def _accept(self, connection: Connection, on_connection: OnConnection) -> None:
+    async def _met(self, connection: Connection, websocket: Websocket) -> None:
+        """Wait until the peer has said hello, as the member that it is by its certificate.
+
+        Raises:
+            RemoteProtocolError: It says that it is another one.
+
+        Fails with ``TransportError`` where it is none, or says nothing.
+        """
+        member = self.trust.member_at(websocket.shown)
+        self._adopt(self._run(connection, member))
+        await connection.greeted()
+        if connection.peer.node_id != member:
+            raise RemoteProtocolError(
+                f"{connection.address}: It calls itself {shown(connection.peer.node_id)}, and its "
+                f"certificate is that of {member}."
+            )
+
+    async def _run(self, connection: Connection, member: NodeId) -> None:
+        """Keep a connection for as long as it is open and its member is trusted."""
         try:
-            self._adopt(connection.run())
-            await connection.greeted()
+            with self.trust.standing_on(member, connection.abort):
+                await connection.run()
+        except NotTrustedError as exc:  # removed between the handshake and this
+            _logger.info("connection: refused %s", exc.what)
+            await connection.close(exc.what)
+
+    async def _accept(
+        self, connection: Connection, websocket: Websocket, on_connection: OnConnection
+    ) -> None:
+        try:
+            await self._met(connection, websocket)
             self._adopt(_attend(connection, on_connection))
         except TransportError as exc:
             _logger.info("connection: refused %s", exc.what)
@@ -214,17 +261,16 @@ async def _attend(connection: Connection, on_connection: OnConnection) -> None:
         await connection.close(reason)
 
 
-def _check_address(address: str, ssl_context: ssl.SSLContext | None) -> None:
+def _check_address(address: str) -> None:
     """Check what can be known of an address without asking anyone.
 
     Raises:
-        UsageError: It is not ``ws://host:port``, or ``wss://host:port`` with TLS.
+        UsageError: It is not ``wss://host:port``.
     """
-    scheme = "ws" if ssl_context is None else "wss"
     try:
         parts = urlsplit(address)
-        is_place = bool(parts.scheme == scheme and parts.hostname and parts.port)
+        is_place = bool(parts.scheme == SCHEME and parts.hostname and parts.port)
     except ValueError as exc:
         raise UsageError(f"{address} is no address: {exc}.") from exc
     if not is_place or parts.path not in {"", PATH} or "@" in parts.netloc:
-        raise UsageError(f"{address} is no address; it must be {scheme}://host:port.")
+        raise UsageError(f"{address} is no address; it must be {SCHEME}://host:port.")

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from engine.errors import UsageError
+from engine.messages.limits import MAX_LINK_LENGTH
 from engine.transport.pairing_door import LINK_SECRET_BYTES
 
-MAX_LINK_LENGTH = 1024
 MAX_ADDRESSES = 8
 
 _BEGIN = "daisy://join?"

@@ -265,6 +265,7 @@ class Host:
 
     Attributes:
         state: Where it stands.
+        link_id: Of the link that was named; None for a code, or before anything was.
     """
 
     def __init__(
@@ -283,6 +284,7 @@ class Host:
             entropy: Gives as many random bytes as it is asked for.
         """
         self.state = State.GREETING
+        self.link_id: str | None = None
         self._own = own
         self._pool_id = pool_id
         self._door = door
@@ -334,6 +336,7 @@ class Host:
         if greeting.version != PAIRING_VERSION:
             return _refused("version")
         joiner = parse_certificate(greeting.certificate)
+        self.link_id = greeting.invitation
         invitation = self._door.begin(greeting.invitation, now_s)
         if invitation is None:
             return _refused("closed")

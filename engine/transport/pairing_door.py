@@ -111,6 +111,11 @@ class PairingDoor:
         self._let_time_pass(now_s)
         return self._code is not None or bool(self._links)
 
+    def shows_code(self, now_s: float) -> bool:
+        """Return whether a code waits to be typed."""
+        self._let_time_pass(now_s)
+        return self._code is not None
+
     def closes_at_s(self) -> float | None:
         """Return when the next invitation ends; None where there is none."""
         waiting = [*self._links.values(), *([self._code] if self._code is not None else [])]

@@ -63,7 +63,8 @@ class PeerTrust:
 
         Args:
             identity: This PC's own.
-            members: Everybody else's certificates; this PC's own does no harm among them.
+            members: Everybody else's certificates. This PC's own is always known beside them: by
+                it a PC that runs with a copy of this one's folder is met, and shown as what it is.
 
         Raises:
             StorageError: The identity's file can't be read.
@@ -77,7 +78,7 @@ class PeerTrust:
     @property
     def members(self) -> frozenset[NodeId]:
         """Ids of whom is trusted, without this PC."""
-        return frozenset(self._members)
+        return frozenset(self._members) - {self.identity.node_id}
 
     def replace(self, members: Iterable[Certificate]) -> None:
         """Trust these and nobody else, at once.
@@ -192,9 +193,7 @@ class PeerTrust:
 
 
 def _by_id(members: Iterable[Certificate], own: Identity) -> dict[NodeId, Certificate]:
-    others = {member.node_id: member for member in members}
-    others.pop(own.node_id, None)
-    return others
+    return {member.node_id: member for member in members} | {own.node_id: own.certificate}
 
 
 class _ContextOfTheMoment(ssl.SSLContext):

@@ -149,6 +149,7 @@ def behind_gates(
     trust: PeerTrust,
     admission: Admission[TlsGate],
     group: asyncio.TaskGroup,
+    within_s: float = HANDSHAKE_WITHIN_S,
 ) -> Callable[..., TlsGate]:
     """Return a factory of protocols, each behind a gate of its own.
 
@@ -157,9 +158,10 @@ def behind_gates(
         trust: Who may speak.
         admission: Where connections are counted.
         group: Parent of the handshakes.
+        within_s: Seconds for each.
     """
 
     def made(*arguments: object, **named: object) -> TlsGate:
-        return TlsGate(make(*arguments, **named), trust, admission, group)
+        return TlsGate(make(*arguments, **named), trust, admission, group, within_s)
 
     return made

@@ -1,7 +1,9 @@
 """Websockets as this program uses them: the only file that knows the library.
 
 Binary messages whole, no compression, no proxy, no redirect, no Origin; a stranger may send no
-more than a hello, and few strangers are let in. Everything the library raises is translated here,
+more than a hello, and few strangers are let in. A gate stands before each connection that comes
+in, so the library hears only of those that TLS let through; a member reaches ``/`` and whoever
+wants to become one ``/pair``, and nothing else. Everything the library raises is translated here,
 into sentences without the peer's address, which ``connection`` puts before them. The library's own
 log is silenced: what it has to say of a stranger's garbage is no news.
 """
@@ -14,7 +16,8 @@ import functools
 import http
 import logging
 import socket
-from typing import TYPE_CHECKING, Any, TypeAlias
+import ssl
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import Server, ServerConnection, broadcast, serve
@@ -32,15 +35,20 @@ from engine.errors import (
 from engine.messages.codec import shown
 from engine.messages.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from engine.transport.admission import Admission
+from engine.transport.peer_trust import shown_by
 from engine.transport.ports import holder_of
+from engine.transport.tls import tls_failure
+from engine.transport.tls_gate import TlsGate, behind_gates
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Awaitable, Callable
 
     from websockets.http11 import Request, Response
 
-PATH = "/"
+    from engine.transport.peer_trust import PeerTrust, Shown
+
+PATH = "/"  # of members
+PAIR_PATH = "/pair"  # of whoever wants to become one
 CLOSE_WITHIN_S = 1.0  # for the closing handshake; then the socket is closed anyway
 # Two prefill chunks of 512 rows, 8192 wide, in f16: the next one computes while one travels.
 WRITE_BUFFER_BYTES = 16 << 20
@@ -85,6 +93,17 @@ class Websocket:
         self._greeted = greeted
         tcp: socket.socket = connection.transport.get_extra_info("socket")
         tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def shown(self) -> Shown:
+        """What the other side showed in its handshake."""
+        return shown_by(self._connection.transport.get_extra_info("ssl_object"))
+
+    @property
+    def is_joiner(self) -> bool:
+        """Whether the other side asked to pair, and nothing else."""
+        request = self._connection.request
+        return request is not None and request.path == PAIR_PATH
 
     @property
     def is_congested(self) -> bool:
@@ -162,7 +181,7 @@ class Websocket:
 class Port:
     """A TCP port on which websockets are accepted."""
 
-    def __init__(self, server: Server, admission: Admission[ServerConnection]) -> None:
+    def __init__(self, server: Server, admission: Admission[TlsGate]) -> None:
         """Take over a server that is listening.
 
         Args:
@@ -182,7 +201,8 @@ class Port:
         """Accept no more and drop the strangers; who has said hello stays."""
         self._server.close(close_connections=False)
         for stranger in self._admission.strangers:
-            stranger.transport.abort()
+            if stranger.transport is not None:
+                stranger.transport.abort()
 
     async def wait_closed(self) -> None:
         """Wait until the port and everything that came in through it is closed.
@@ -192,16 +212,17 @@ class Port:
         await self._server.wait_closed()
 
 
-async def open_websocket(address: str, ssl_context: ssl.SSLContext | None) -> Websocket:
+async def open_websocket(address: str, context: ssl.SSLContext) -> Websocket:
     """Connect; there is no time limit but the system's own.
 
     Args:
-        address: ``ws://host:port``, or ``wss://`` with TLS.
-        ssl_context: None for no TLS.
+        address: ``wss://host:port``, with ``/pair`` behind it to join a pool.
+        context: Says who may answer there, and what is shown to it.
 
     Raises:
         PeerUnreachableError: Nothing listens there, or it is not willing.
-        RemoteProtocolError: What answers speaks no websocket.
+        NotTrustedError: It is not who is meant, or does not know this PC.
+        RemoteProtocolError: What answers speaks no websocket, or no TLS.
         TimeoutError: The system's own limit passed.
 
     Cancellation: safe; nothing stays open.
@@ -219,10 +240,12 @@ async def open_websocket(address: str, ssl_context: ssl.SSLContext | None) -> We
             max_queue=LIBRARY_QUEUE_FRAMES,
             write_limit=WRITE_BUFFER_BYTES,
             logger=_library_logger,
-            ssl=ssl_context,
+            ssl=context,
         )
     except InvalidHandshake as exc:
         raise _why_no_handshake(exc) from exc
+    except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as exc:
+        raise tls_failure(exc, is_secured=False) from exc
     except TimeoutError:
         raise
     except OSError as exc:
@@ -238,7 +261,8 @@ async def accept_websockets(
     on_websocket: OnWebsocket,
     *,
     hello_within_s: float,
-    ssl_context: ssl.SSLContext | None,
+    trust: PeerTrust,
+    group: asyncio.TaskGroup,
 ) -> Port:
     """Open a port.
 
@@ -247,8 +271,9 @@ async def accept_websockets(
         port: 0 lets the system choose.
         on_websocket: Runs for each websocket in a task of the library's; the websocket is closed
             when it returns.
-        hello_within_s: Seconds for the websocket's own handshake.
-        ssl_context: None for no TLS.
+        hello_within_s: Seconds for the handshake of TLS, and again for the websocket's own.
+        trust: Who may come in.
+        group: Parent of the handshakes.
 
     Raises:
         DaisyError: The port can't be opened: ``PortInUseError`` where it is taken, ``UsageError``
@@ -256,14 +281,15 @@ async def accept_websockets(
 
     Cancellation: safe; the port is not open.
     """
-    admission: Admission[ServerConnection] = Admission()
+    admission: Admission[TlsGate] = Admission()
 
     async def take_over(connection: ServerConnection) -> None:
         peer_host, peer_port = connection.remote_address[:2]
         shown_host = f"[{peer_host}]" if ":" in peer_host else peer_host
-        greeted = functools.partial(admission.greet, connection)
+        greeted = functools.partial(admission.greet, _gate_of(connection))
         await on_websocket(Websocket(connection, f"{shown_host}:{peer_port}", greeted))
 
+    made = behind_gates(ServerConnection, trust, admission, group, hello_within_s)
     try:
         server = await serve(
             take_over,
@@ -271,7 +297,7 @@ async def accept_websockets(
             port,
             origins=[None],  # a browser always sends one, and has no business here
             compression=None,
-            process_request=_refuse_other_paths,
+            process_request=functools.partial(_refuse_other_paths, trust),
             server_header=None,
             open_timeout=hello_within_s,
             ping_interval=None,
@@ -280,29 +306,11 @@ async def accept_websockets(
             max_queue=LIBRARY_QUEUE_FRAMES,
             write_limit=WRITE_BUFFER_BYTES,
             logger=_library_logger,
-            create_connection=functools.partial(_CountedConnection, admission),  # type: ignore[arg-type]  # it is only called
-            ssl=ssl_context,
+            create_connection=made,  # type: ignore[arg-type]  # it is only called
         )
     except OSError as exc:
         raise await _why_not_listening(host, port, exc) from exc
     return Port(server, admission)
-
-
-class _CountedConnection(ServerConnection):
-    """A connection that is counted from the first byte of TCP on, not from the handshake."""
-
-    def __init__(self, admission: Admission[ServerConnection], *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed through
-        super().__init__(*args, **kwargs)
-        self._admission = admission
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if not self._admission.admit(self, transport.get_extra_info("peername")[0]):
-            self.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._admission.leave(self)
-        super().connection_lost(exc)
 
 
 class _DirectConnect(connect):
@@ -312,10 +320,17 @@ class _DirectConnect(connect):
         return exc
 
 
-def _refuse_other_paths(connection: ServerConnection, request: Request) -> Response | None:
-    if request.path == PATH:
+def _gate_of(connection: ServerConnection) -> TlsGate:
+    return cast("TlsGate", connection.transport.get_protocol())
+
+
+def _refuse_other_paths(
+    trust: PeerTrust, connection: ServerConnection, request: Request
+) -> Response | None:
+    shown = shown_by(connection.transport.get_extra_info("ssl_object"))
+    if request.path == (PAIR_PATH if trust.is_joiner(shown) else PATH):
         return None
-    return connection.respond(http.HTTPStatus.NOT_FOUND, "There is nothing here.\n")
+    return connection.respond(http.HTTPStatus.FORBIDDEN, "There is nothing here.\n")
 
 
 def _why_closed(closed: ConnectionClosed) -> TransportError:
@@ -331,8 +346,11 @@ def _why_closed(closed: ConnectionClosed) -> TransportError:
 
 
 def _why_no_handshake(exc: InvalidHandshake) -> TransportError:
-    if isinstance(exc.__cause__, EOFError):
-        return PeerUnreachableError("It closed the connection without a whole answer.")
+    cause = exc.__cause__
+    if isinstance(cause, EOFError):
+        return tls_failure(None, is_secured=True)
+    if isinstance(cause, OSError):
+        return tls_failure(cause, is_secured=True)
     if isinstance(exc, InvalidStatus) and exc.response.status_code >= 500:
         return PeerUnreachableError(f"It is not ready: HTTP {exc.response.status_code}.")
     return RemoteProtocolError(f"It does not answer as Daisy does: {shown(str(exc))}.")

@@ -237,7 +237,6 @@ def hello(node_id):
         product_version=engine.__version__,
         shard_format=SHARD_FORMAT,
         node_id=node_id,
-        role="node",
     )
 
 

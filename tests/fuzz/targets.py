@@ -36,7 +36,7 @@ from engine.pool.announcement import (
     clean_shown_name,
     decode_announcement,
     encode_announcement,
-    node_id_of,
+    run_id_of,
 )
 from engine.pool.chunks import chunk_list_of, decode_chunk_list
 from engine.pool.roster import decode_roster, sign_roster
@@ -222,7 +222,7 @@ def run_ir_header(data):
 # ---- announcements --------------------------------------------------------------------------
 
 
-SAID = Announcement(NodeId("3fa9c1d2e4b5"), "a1b2c3d4", 7420, 1, 1, frozenset({"joinable"}))
+SAID = Announcement("a1b2c3d4", "abcdefghijklm", 7420, 1, 1, frozenset({"joinable"}))
 
 
 def announcements():
@@ -236,8 +236,8 @@ def run_announcement(data):
     if isinstance(said, Announcement):
         assert decode_announcement(encode_announcement(said)) == said
     text = data.decode("utf-8", "surrogateescape")
-    node_id_of(text)
-    shown = clean_shown_name(text, SAID.node_id)
+    run_id_of(text)
+    shown = clean_shown_name(text, NodeId("3fa9c1d2e4b5"))
     assert 0 < len(shown.encode("utf-8", "surrogateescape")) <= 63
     assert "\n" not in shown
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import socket
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from engine.domain import NodeId
 from engine.pool.announcement import Announcement
 from engine.pool.discovery import Discovery, Timing
 from engine.pool.peer_address import parse_peer_address
@@ -23,7 +21,6 @@ from engine.pool.sightings import (
     AdaptersChanged,
     Appeared,
     Candidate,
-    CloneSeen,
     DiscoveryEvent,
     Vanished,
 )
@@ -41,21 +38,19 @@ def tell(event: DiscoveryEvent) -> None:
             said = event.announcement
             say(
                 "appeared",
-                node=event.node_id,
+                node=event.run_id,
                 addresses=event.addresses,
                 port=event.port,
                 flags=sorted(said.flags),
             )
         case Vanished():
-            say("vanished", node=event.node_id)
+            say("vanished", node=event.run_id)
         case AdaptersChanged():
             used = {adapter.name: adapter.addresses for adapter in event.adapters.used}
             ignored = {adapter.name: adapter.reason for adapter in event.adapters.ignored}
             say("adapters", used=used, ignored=ignored)
         case Candidate():
             say("candidate", address=str(event.address), source=event.source)
-        case CloneSeen():
-            say("clone", run=event.run_id)
 
 
 def usage(discovery: Discovery) -> dict[str, object]:
@@ -85,8 +80,8 @@ async def follow(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: say("unhandled", what=repr(context)))
     announcement = Announcement(
-        node_id=NodeId(options.node_id),
-        run_id=os.urandom(4).hex(),
+        run_id=options.node_id,
+        token="abcdefghijklm",  # noqa: S106 - nobody is meant
         port=options.port,
         protocol_version=1,
         shard_format=1,

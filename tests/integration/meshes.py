@@ -12,15 +12,19 @@ from engine.messages.codec import decode
 from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
 from engine.messages.pool import Versions
 from engine.pool.adapters import RankedAdapters
+from engine.pool.announcement import Announcement
 from engine.pool.mesh import Mesh
 from engine.pool.node_facts import NodeFacts
 from engine.pool.node_folder import NodeFolder
-from engine.pool.own_port import listen
+from engine.pool.own_port import Ways, listen
 from engine.pool.participant import Identity, Participant
 from engine.pool.peer_address import parse_peer_address
+from engine.pool.recognition import recognition_token
+from engine.pool.roster_keeper import RosterKeeper
 from engine.pool.sightings import Candidate
 from engine.pool.status import pool_status
 from engine.transport.endpoint import Endpoint
+from tests.paired import pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -41,7 +45,6 @@ class SilentNetwork:
     def __init__(self, candidates: tuple[Candidate, ...]) -> None:
         self.adapters = RankedAdapters()
         self.problem: str | None = None
-        self.clone_run_ids: frozenset[str] = frozenset()
         self._events: asyncio.Queue[DiscoveryEvent] = asyncio.Queue()
         for candidate in candidates:
             self.tell(candidate)
@@ -71,7 +74,6 @@ class Member:
             "product_version": engine.__version__,
             "shard_format": SHARD_FORMAT,
             "node_id": self.node_id,
-            "role": "node",
         } | hello
         self.progress: list[ProgressReported] = []
         self.changes = 0
@@ -120,8 +122,10 @@ class Member:
         ))
         try:
             async with asyncio.TaskGroup() as group:
-                endpoint = Endpoint(Hello(**self._hello), group)
-                listener = await listen(endpoint, EVERY_ADDRESS, 0, self.folder, self._attend)
+                self.keeper = RosterKeeper(self.folder)
+                endpoint = Endpoint(Hello(**self._hello), group, self.keeper.trust)
+                ways = Ways(self._attend)
+                listener = await listen(endpoint, EVERY_ADDRESS, 0, self.folder, ways)
                 self.port = listener.port
                 self._make_mesh(endpoint)
                 group.create_task(self.mesh.run(self._attend))
@@ -134,12 +138,12 @@ class Member:
         self.facts = facts
         now_s = asyncio.get_running_loop().time()
         participant = Participant(
-            Identity("pool", self.node_id, self.incarnation, self.versions),
+            Identity(self.keeper.pool_id, self.node_id, self.incarnation, self.versions),
             facts.preference(),
             self.folder.term,
             now_s,
         )
-        self.mesh = Mesh(participant, endpoint, self.network, self.folder, facts)  # type: ignore[arg-type]
+        self.mesh = Mesh(participant, endpoint, self.network, self.keeper, facts)  # type: ignore[arg-type]
         self.mesh.on_change = self._count
         self.mesh.on_office = self._note_office
 
@@ -163,7 +167,8 @@ class Member:
 
 @asynccontextmanager
 async def members(*made: Member) -> AsyncIterator[None]:
-    """Let these live until the end, whatever happened."""
+    """Let these live until the end, whatever happened; they are a pool."""
+    pair([member.folder for member in made])
     async with asyncio.TaskGroup() as group:
         for member in made:
             member.group = group
@@ -172,6 +177,15 @@ async def members(*made: Member) -> AsyncIterator[None]:
         finally:
             for member in made:
                 await member.kill()
+
+
+def announced_as(
+    reader: Member, node_id: NodeId, run_id: str, port: int, protocol_version: int = 1
+) -> Announcement:
+    """What a member announces, as another one will recognise it."""
+    secret = reader.keeper.known.roster.secret_for(reader.folder.identity)
+    token = recognition_token(secret, node_id, run_id, port)
+    return Announcement(run_id, token, port, protocol_version, SHARD_FORMAT)
 
 
 async def until(what: Callable[[], Any], within_s: float) -> float:

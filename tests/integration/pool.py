@@ -9,30 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-import engine
 from engine.cli.local_pool import LocalPool, PoolOptions, open_local_pool
 from engine.cli.output import Output
 from engine.cli.preparation import Division, shards_for
-from engine.domain import NodeId
 from engine.messages.control import (
-    PROTOCOL_VERSION,
-    SHARD_FORMAT,
     Accepted,
     Finished,
     Generate,
-    Hello,
     TextDelta,
 )
 from engine.messages.request_body import RequestBody, as_generate
 from engine.pipeline.asking import ask
-from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
 
     from engine.pipeline.shard_folder import ShardFolder
-    from engine.transport.connection import Connection
+    from engine.transport.control_port import ControlConnection
 
 TEST_S = 90.0
 
@@ -57,7 +51,7 @@ def chat(text: str, **fields: Any) -> Generate:
     return request(messages=[{"role": "user", "content": text}], **fields)
 
 
-async def answered(connection: Connection, asked: Generate) -> Answer:
+async def answered(connection: ControlConnection, asked: Generate) -> Answer:
     """Ask, and take the whole answer."""
     pieces: list[TextDelta] = []
     accepted = end = None
@@ -89,7 +83,7 @@ class RunningPool:
         self._closing = asyncio.Event()
         self._opened: asyncio.Future[None] = loop.create_future()
         self.pool: LocalPool
-        self.endpoint: Endpoint
+        self._connections: list[ControlConnection] = []
         self._holder = loop.create_task(self._hold(folder, options))
         self.run(self._ready())
 
@@ -108,9 +102,11 @@ class RunningPool:
         finally:
             await connection.close("Done.")
 
-    async def connect(self, stage: int = 0) -> Connection:
+    async def connect(self, stage: int = 0) -> ControlConnection:
         """Connect to the node of a stage."""
-        return await self.endpoint.connect(self.pool.nodes[stage].address)
+        connection = await self.pool.nodes[stage].connect()
+        self._connections.append(connection)
+        return connection
 
     def node(self, stage: int) -> psutil.Process:
         return psutil.Process(self.pool.nodes[stage].process.pid)
@@ -151,20 +147,12 @@ class RunningPool:
         await self._holder
 
     async def _hold(self, folder: ShardFolder, options: PoolOptions) -> None:
-        hello = Hello(
-            protocol_version=PROTOCOL_VERSION,
-            product_version=engine.__version__,
-            shard_format=SHARD_FORMAT,
-            node_id=NodeId("test"),
-            role="asker",
-        )
-        async with open_local_pool(folder, options) as pool, asyncio.TaskGroup() as group:
-            self.pool, self.endpoint = pool, Endpoint(hello, group)
+        async with open_local_pool(folder, options) as pool:
+            self.pool = pool
             self._opened.set_result(None)
             await self._closing.wait()
-            for node in pool.nodes:  # every connection of ours ends with its node
-                if node.process.stdin is not None:
-                    node.process.stdin.close()
+            for connection in self._connections:
+                await connection.close("The test is over.")
 
 
 def shards(source: Path | None, division: Division, data_dir: Path) -> ShardFolder:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from engine.cli.own_node import NODE_FOLDER
 from engine.splitter.manifest import decode_manifest
 from tests.integration.namespaces import eventually
+from tests.paired import pair_before_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +65,6 @@ class PoolNode:
         line = self.process.stdout.readline()
         assert line, (self.folder / "node.err").read_text()
         listening = json.loads(line)
-        self.process.stdout.close()
         self.node_id, self.port = listening["node_id"], listening["port"]
         return self
 
@@ -245,10 +246,15 @@ class HostPool:
                 node.process.wait(10)
 
 
+def pair(*nodes: PoolNode) -> None:
+    """Write these down as a pool before they are started."""
+    pair_before_start([(node.folder / NODE_FOLDER, node.name) for node in nodes])
+
+
 def start_pool(
     hosts: Iterable[Host], folder: Path, options: Callable[[int], tuple[str, ...]]
 ) -> HostPool:
-    """Start a node on each host.
+    """Start a node on each host; they are paired.
 
     Args:
         hosts: Of one network.
@@ -259,6 +265,7 @@ def start_pool(
         PoolNode(host, folder / f"pc-{i}", f"PC {i}", options(i)) for i, host in enumerate(hosts)
     ]
     pool = HostPool(nodes)
+    pair(*nodes)
     try:
         for node in nodes:
             node.launch()

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from engine.errors import DaisyError, ShardCorruptError
 from engine.messages.codec import decode
-from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
 from engine.messages.pool_control import AskChunk
 from engine.pool.chunk_service import ChunkService
 from engine.pool.chunk_wire import PeerChunkSource
@@ -28,19 +27,9 @@ from engine.pool.disk import pieces_of
 from engine.pool.pull import Pulls
 from engine.pool.store import ShardStore
 from engine.pool.store_threads import StoreThreads
-from engine.transport.endpoint import Endpoint
+from tests.paired import endpoint_of, id_of
 
 AGAIN_AFTER_S = 0.05
-
-
-def hello(node_id):
-    return Hello(
-        protocol_version=PROTOCOL_VERSION,
-        product_version="0.1.0",
-        shard_format=SHARD_FORMAT,
-        node_id=node_id,
-        role="node",
-    )
 
 
 def say(*words):
@@ -64,7 +53,7 @@ async def send(node_id, port, store, log, pace_ms, *files):
                     await asyncio.sleep(float(pace_ms) / 1000)
                 await service.serve(message, connection)
 
-        endpoint = Endpoint(hello(node_id), group)
+        endpoint = endpoint_of(node_id, group, "receiver")
         listener = await endpoint.listen("127.0.0.1", int(port), attend)
         say(listener.port)
         await asyncio.to_thread(sys.stdin.read)
@@ -78,11 +67,11 @@ async def pull(store, spare_bytes, where, *names):
         asyncio.TaskGroup() as group,
         AsyncExitStack() as closing,
     ):
-        endpoint = Endpoint(hello("receiver"), group)
+        places = [place.split("=") for place in where.split(",")]
+        endpoint = endpoint_of("receiver", group, *(name for name, _ in places))
         sources = []
-        for place in where.split(","):
-            node_id, port = place.split("=")
-            source = PeerChunkSource(endpoint, node_id, f"ws://127.0.0.1:{port}")
+        for name, port in places:
+            source = PeerChunkSource(endpoint, id_of(name), f"wss://127.0.0.1:{port}")
             sources.append(await closing.enter_async_context(source))
         pulls = Pulls(opened, threads)
         say("begun")
@@ -92,7 +81,8 @@ async def pull(store, spare_bytes, where, *names):
             say(json.dumps({"code": exc.code, "what": exc.what}))
             return
     fetched = sum(report.fetched_bytes for report in done)
-    aside = {node_id: why for report in done for node_id, why in report.set_aside.items()}
+    called = {id_of(name): name for name, _ in places}
+    aside = {called[i]: why for report in done for i, why in report.set_aside.items()}
     say(json.dumps({"fetched_bytes": fetched, "set_aside": aside}))
 
 

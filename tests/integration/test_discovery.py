@@ -226,14 +226,6 @@ def test_a_host_that_hears_nothing_is_seen_and_sees_nobody(started):
         eventually(lambda: sees(a, b), 3.0)
 
 
-def test_a_clone_of_the_id_is_noticed_by_both(started):
-    with local_network(2) as network:
-        a, b = (started(host, "same", *QUICK) for host in network.hosts)
-        eventually(lambda: a.of("clone") and b.of("clone"), START_S)
-        assert not a.peers
-        assert not b.peers
-
-
 def test_nodes_of_one_pc_see_each_other_over_the_loopback_when_it_is_chosen(started):
     with local_network(1, is_plugged_in=False) as network:
         nodes = [

@@ -12,14 +12,13 @@ import pytest
 
 from engine.domain import LayerRange, NodeId
 from engine.errors import IdentityCopiedError, first_of
-from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT
 from engine.messages.deployment import NodeProgress
 from engine.messages.pool_control import ProgressReported
 from engine.pool.actions import BecameCoordinator, Following
-from engine.pool.announcement import Announcement
 from engine.pool.peer_address import parse_peer_address
-from engine.pool.sightings import Appeared, CloneSeen
-from tests.integration.meshes import Member, members, until
+from engine.pool.sightings import Appeared
+from tests.integration.meshes import Member, announced_as, members, until
+from tests.paired import pair
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -57,7 +56,7 @@ def test_nodes_that_know_one_address_find_all_without_multicast_and_know_where_e
             await c.start(a.address)
             await until(lambda: all_meet(a, b, c), MEET_S)
             for member, other in permutations((a, b, c), 2):
-                assert member.mesh.address_of(other.node_id) == f"ws://{other.address}"
+                assert member.mesh.address_of(other.node_id) == f"wss://{other.address}"
                 assert member.mesh.incarnation_of(other.node_id) == other.incarnation
                 assert member.mesh.reports()[other.node_id].port == other.port
             assert a.mesh.address_of(NodeId("nobody")) is None
@@ -220,12 +219,14 @@ def test_a_node_that_announces_another_version_is_named_before_it_is_reached(
     tmp_path: Path,
 ) -> None:
     async def test() -> None:
-        a = Member(tmp_path / "a")
-        async with members(a):
+        a, absent = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, absent):
             await a.start()
-            said = Announcement(NodeId("b" * 20), "r", 1, protocol_version=3, shard_format=1)
+            said = announced_as(a, absent.node_id, "r", 1, protocol_version=3)
             a.network.tell(Appeared(said, ("127.0.0.1",)))
-            named = "bbbbbb can't take part: its protocol version is 3, this PC's is 1."
+            named = (
+                f"{absent.node_id[:6]} can't take part: its protocol version is 3, this PC's is 1."
+            )
             await until(lambda: named in a.status().notes, MEET_S)
 
     run(test())
@@ -233,12 +234,13 @@ def test_a_node_that_announces_another_version_is_named_before_it_is_reached(
 
 def test_an_announced_address_where_nobody_listens_is_no_firewall(tmp_path: Path) -> None:
     async def test() -> None:
-        a = Member(tmp_path / "a")
-        async with members(a):
+        a, absent = Member(tmp_path / "a"), Member(tmp_path / "b")
+        async with members(a, absent):
             await a.start()
-            said = Announcement(NodeId("b" * 20), "r", 1, protocol_version=1, shard_format=1)
+            said = announced_as(a, absent.node_id, "r", 1)
             a.network.tell(Appeared(said, ("127.0.0.1",)))
-            named = "bbbbbb was announced at 127.0.0.1:1, and Daisy does not run there now."
+            short = absent.node_id[:6]
+            named = f"{short} was announced at 127.0.0.1:1, and Daisy does not run there now."
             await until(lambda: named in a.status().notes, MEET_S)
 
     run(test())
@@ -248,14 +250,14 @@ def test_an_announced_address_that_does_not_answer_may_be_behind_a_firewall(
     tmp_path: Path,
 ) -> None:
     async def test() -> None:
-        a = Member(tmp_path / "a")
+        a, absent = Member(tmp_path / "a"), Member(tmp_path / "b")
         with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and says nothing
-            async with members(a):
+            async with members(a, absent):
                 await a.start()
                 port = silent.getsockname()[1]
-                said = Announcement(NodeId("b" * 20), "r", port, 1, 1)
+                said = announced_as(a, absent.node_id, "r", port)
                 a.network.tell(Appeared(said, ("127.0.0.1",)))
-                told = f"bbbbbb is announced at 127.0.0.1:{port} and can't be reached"
+                told = f"{absent.node_id[:6]} is announced at 127.0.0.1:{port} and can't be reached"
                 await until(
                     lambda: any(told in n and "firewall" in n for n in a.status().notes), 12.0
                 )
@@ -288,7 +290,7 @@ def test_a_pc_that_is_not_there_any_more_is_named_with_what_became_of_it(
 
             await until(lambda: has_told(b) and has_told(c), MEET_S)
             for one in (b, c):
-                said = Announcement(one.node_id, "r", one.port, PROTOCOL_VERSION, SHARD_FORMAT)
+                said = announced_as(a, one.node_id, one.node_id, one.port)
                 a.network.tell(Appeared(said, ("127.0.0.1",)))
             await b.leave()
             await c.kill()
@@ -317,7 +319,8 @@ def test_of_two_with_one_identity_one_takes_another_and_says_so(tmp_path: Path) 
             await older.start()
             await newer.start()
             at = parse_peer_address(newer.address)
-            older.network.tell(CloneSeen("6", (at,)))  # as its announcement is seen
+            said = announced_as(older, newer.node_id, "other", at.port)
+            older.network.tell(Appeared(said, (at.host,)))
             await until(lambda: newer.failure is not None, MEET_S)
             assert isinstance(newer.failure, BaseExceptionGroup)
             error = first_of(newer.failure)
@@ -326,10 +329,32 @@ def test_of_two_with_one_identity_one_takes_another_and_says_so(tmp_path: Path) 
             assert older.failure is None
             newer.folder.close()
             renewed = Member(tmp_path / "copy")
-            async with members(renewed):
-                assert renewed.node_id != older.node_id
-                await renewed.start(older.address)
-                await until(lambda: all_meet(older, renewed), MEET_S)
+            assert renewed.node_id != older.node_id
+            assert len(renewed.folder.roster.members) == 1
+            renewed.folder.close()
+
+    run(test())
+
+
+def test_a_copy_of_a_paired_pc_is_told_to_pair_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        Member(tmp_path / "a").folder.close()
+        other = Member(tmp_path / "b")
+        first = Member(tmp_path / "a")
+        pair([other.folder, first.folder])
+        first.folder.close()
+        shutil.copytree(tmp_path / "a", tmp_path / "copy")
+        older = Member(tmp_path / "a", incarnation=5)
+        newer = Member(tmp_path / "copy", incarnation=6)
+        async with members(other, older):
+            newer.group = older.group
+            await older.start()
+            await newer.start(older.address)
+            await until(lambda: newer.failure is not None, MEET_S)
+            error = first_of(newer.failure)
+            assert isinstance(error, IdentityCopiedError)
+            assert "pair it again, with daisy join" in error.what
+            newer.folder.close()
 
     run(test())
 
@@ -340,7 +365,7 @@ def test_an_address_that_is_this_node_itself_is_no_copy(tmp_path: Path) -> None:
         async with members(a):
             await a.start()
             at = parse_peer_address(a.address)
-            a.network.tell(CloneSeen("x", (at,)))
+            a.network.tell(Appeared(announced_as(a, a.node_id, "x", at.port), (at.host,)))
             await until(lambda: a.connections, MEET_S)
             await asyncio.sleep(0.5)
             assert a.failure is None

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.pool.heartbeat import LEASE_S
+from engine.pool.node_folder import NodeFolder
 from tests.integration.namespaces import eventually, local_network
 from tests.integration.network_faults import lose_packets_to, pull_cable
-from tests.integration.pool_hosts import HostPool, PoolNode, start_pool
+from tests.integration.pool_hosts import HostPool, PoolNode, pair, start_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,9 +99,12 @@ def test_a_pc_on_two_cables_is_one_pc_and_outlives_one_of_them(tmp_path: Path) -
 def test_a_node_given_an_address_finds_the_other_without_any_network(tmp_path: Path) -> None:
     with local_network(1, is_plugged_in=False) as network:
         (host,) = network.hosts
-        first = PoolNode(host, tmp_path / "pc-0", "PC 0").start()
+        first, second = (PoolNode(host, tmp_path / f"pc-{i}", f"PC {i}") for i in range(2))
+        pair(first, second)
+        first.start()
         given = ("--peer", f"127.0.0.1:{first.port}")
-        second = PoolNode(host, tmp_path / "pc-1", "PC 1", given).start()
+        second.options = given
+        second.start()
         try:
             watch = Watch(first)
 
@@ -124,8 +128,9 @@ def test_of_two_pcs_with_one_data_folder_one_becomes_another(tmp_path: Path) -> 
     """K39: one was copied from the other, and both run."""
     with local_network(1, is_plugged_in=False) as network:
         (host,) = network.hosts
-        (tmp_path / "pc-0" / "node").mkdir(parents=True)
-        (tmp_path / "pc-0" / "node" / "id.json").write_text(f'"{"ab" * 10}"')
+        folder = NodeFolder(tmp_path / "pc-0" / "node")
+        copied = folder.node_id
+        folder.close()
         shutil.copytree(tmp_path / "pc-0", tmp_path / "pc-1")
         first = said_by(host, tmp_path / "pc-0")
         (listening,) = eventually(lambda: lines_of(first), 20.0)
@@ -141,7 +146,7 @@ def test_of_two_pcs_with_one_data_folder_one_becomes_another(tmp_path: Path) -> 
         assert "runs with a copy of this PC's data folder" in why
         ids = [line["node_id"] for line in told if line["event"] == "listening"]
         assert len(set(ids)) == 2
-        assert ids.count("ab" * 10) == 2
+        assert ids.count(copied) == 2
 
 
 def said_by(host: Host, folder: Path, *options: str) -> Path:

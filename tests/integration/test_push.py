@@ -18,6 +18,7 @@ from engine.pool.chunk_pieces import PIECE_BYTES
 from engine.pool.chunks import CHUNK_BYTES
 from engine.pool.store import ShardStore
 from engine.splitter.manifest import sha256_of
+from tests.paired import identity_of
 from tests.unit.pool.files import random_bytes
 
 pytestmark = pytest.mark.processes
@@ -51,6 +52,7 @@ class Sender:
     """A PC that has files; it can be killed and comes back at the same port."""
 
     def __init__(self, node_id, files, folder, names=NAMES, pace_ms=PACE_MS):
+        identity_of(node_id)  # before its process looks for it
         self.store, self.log = folder / f"{node_id}-store", folder / f"{node_id}-log"
         self.log.touch()
         paths = []
@@ -104,6 +106,7 @@ def sending(*senders):
 @contextmanager
 def pulling(store, *senders, names=NAMES, spare_bytes=0):
     # Yields a receiver that has begun.
+    identity_of("receiver")
     where = ",".join(sender.place for sender in senders)
     process = started("pull", store, spare_bytes, where, *names)
     with process:

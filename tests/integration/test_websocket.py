@@ -17,10 +17,11 @@ from websockets.asyncio.client import connect as library_connect
 from websockets.asyncio.server import serve as library_serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from engine.domain import MicroBatch, NodeId, SequenceId, SequenceStep
+from engine.domain import MicroBatch, SequenceId, SequenceStep
 from engine.errors import (
     KVCacheFullError,
     LocalProtocolError,
+    NotTrustedError,
     PeerTimeoutError,
     PeerUnreachableError,
     PortInUseError,
@@ -30,17 +31,18 @@ from engine.errors import (
     VersionMismatchError,
 )
 from engine.messages.codec import decode, encode_control, encode_micro_batch
-from engine.messages.control import Cancel, Generate, Goodbye, Hello, Ping, Pong, TextDelta
+from engine.messages.control import Cancel, Generate, Goodbye, Ping, Pong, TextDelta
 from engine.messages.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from engine.transport.admission import MAX_STRANGERS_PER_ADDRESS
-from engine.transport.endpoint import Endpoint, Listener
 from engine.transport.inbox import CAPACITY_FRAMES
 from engine.transport.session import Liveness
+from tests.paired import endpoint_of, hello_of, id_of, trust_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
     from engine.transport.connection import Connection
+    from engine.transport.endpoint import Endpoint, Listener
 
 # Between two looks of a busy PC at its clock may lie half a second.
 LESS_QUICK = Liveness(hello_within_s=5.0, ping_after_s=0.3, dead_after_s=2.0, goodbye_within_s=1.0)
@@ -48,17 +50,7 @@ QUICK = Liveness(hello_within_s=0.5, ping_after_s=0.2, dead_after_s=0.6, goodbye
 CANCEL = encode_control(Cancel(request_id="r-1"))
 
 
-def hello(name: str) -> Hello:
-    return Hello(
-        protocol_version=1,
-        product_version="0.1.0",
-        shard_format=1,
-        node_id=NodeId(name),
-        role="node",
-    )
-
-
-HELLO = encode_control(hello("raw"))
+HELLO = encode_control(hello_of("raw"))
 
 
 def run(test: Callable[[], Coroutine[None, None, None]], within_s: float = 20) -> None:
@@ -87,24 +79,31 @@ async def listening(
     """Yield an endpoint to connect with, a listener that echoes, and its address."""
     liveness = liveness or Liveness()
     async with asyncio.TaskGroup() as group:
-        server = Endpoint(hello("server"), group, liveness)
+        server = endpoint_of("server", group, "client", "raw", liveness=liveness)
         listener = await server.listen(host, 0, on_connection)
-        client = Endpoint(hello("client"), group, liveness)
-        yield client, listener, f"ws://127.0.0.1:{listener.port}"
+        client = endpoint_of("client", group, "server", liveness=liveness)
+        yield client, listener, f"wss://127.0.0.1:{listener.port}"
         await listener.close()
 
 
 async def assert_serves(client: Endpoint, address: str) -> None:
-    connection = await client.connect(address)
+    connection = await client.connect(address, None)
     await connection.send(CANCEL)
     assert await connection.receive() == CANCEL
     await connection.close("Done.")
 
 
+def raw_context() -> ssl.SSLContext:
+    """TLS of a member that speaks as a test wants."""
+    return trust_of("raw", "server").client_context(id_of("server"))
+
+
 @asynccontextmanager
 async def raw_peer(address: str, *first: bytes) -> AsyncIterator:
     """The library's own client, saying what a test wants."""
-    async with library_connect(address, compression=None, proxy=None, max_size=None) as websocket:
+    async with library_connect(
+        address, ssl=raw_context(), compression=None, proxy=None, max_size=None
+    ) as websocket:
         for frame in first:
             await websocket.send(frame)
         yield websocket
@@ -134,8 +133,8 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def test_two_nodes_introduce_themselves_and_exchange_frames_in_order() -> None:
     async def test() -> None:
         async with listening() as (client, _, address):
-            connection = await client.connect(address)
-            assert connection.peer == hello("server")
+            connection = await client.connect(address, None)
+            assert connection.peer == hello_of("server")
             frames = [
                 encode_control(TextDelta(request_id="r", number=i, text="x", token_ids=()))
                 for i in range(200)
@@ -155,7 +154,7 @@ def test_a_prefill_chunk_of_33_mb_passes_both_ways() -> None:
         step = SequenceStep(SequenceId(1), past_len=0, num_tokens=rows, num_logits=1)
         batch = MicroBatch(1, 1, (step,), np.zeros(rows, np.int32), hidden)
         async with listening() as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             await connection.send(encode_micro_batch(batch))
             got = decode(await connection.receive())
             np.testing.assert_array_equal(got.hidden_states, hidden)
@@ -173,7 +172,7 @@ def test_both_sides_send_at_once_and_uncompressed() -> None:
             await echo(connection)
 
         async with listening(keep) as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             await connection.send(CANCEL)
             await connection.receive()
             for side in (connection, accepted[0]):
@@ -199,7 +198,7 @@ def test_a_goodbye_arrives_after_the_frames_before_it() -> None:
                 raise
 
         async with listening(listen) as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             await connection.send(CANCEL)
             await connection.close("The window was closed.")
             await connection.close("Again.")
@@ -217,13 +216,13 @@ def test_a_goodbye_arrives_after_the_frames_before_it() -> None:
 def test_a_stopping_listener_says_so_to_everyone() -> None:
     async def test() -> None:
         async with listening() as (client, listener, address):
-            connections = [await client.connect(address) for _ in range(3)]
+            connections = [await client.connect(address, None) for _ in range(3)]
             await listener.close()
             for connection in connections:
                 with pytest.raises(PeerUnreachableError, match="This PC is stopping"):
                     await connection.receive()
             with pytest.raises(PeerUnreachableError):
-                await client.connect(address)
+                await client.connect(address, None)
 
     run(test)
 
@@ -231,7 +230,7 @@ def test_a_stopping_listener_says_so_to_everyone() -> None:
 def test_a_cancelled_receive_loses_nothing() -> None:
     async def test() -> None:
         async with listening() as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await connection.receive()
@@ -246,7 +245,7 @@ def test_cancelling_the_group_closes_everything() -> None:
     async def test() -> None:
         async def all_of_it() -> None:
             async with listening() as (client, _, address):
-                await client.connect(address)
+                await client.connect(address, None)
                 started.set()
                 await asyncio.sleep(60)
 
@@ -262,7 +261,7 @@ def test_cancelling_the_group_closes_everything() -> None:
 def test_idle_connections_stay_open_and_measure_the_round_trip() -> None:
     async def test() -> None:
         async with listening(liveness=QUICK) as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             await asyncio.sleep(1.5)
             assert connection.round_trip_s is not None
             assert connection.round_trip_s < 0.5
@@ -277,6 +276,8 @@ def test_a_busy_program_holds_the_sender_back_and_is_not_taken_for_dead() -> Non
     """The listener reads nothing for longer than ``dead_after_s``; 200 MB are on their way."""
 
     async def test() -> None:
+        # A ping waits behind 16 MB that both ends of TLS work on, here in one loop.
+        patient = Liveness(hello_within_s=0.5, ping_after_s=0.2, dead_after_s=2.0)
         num_frames, go_on = 3 * CAPACITY_FRAMES, asyncio.Event()
         received: list[int] = []
 
@@ -287,8 +288,8 @@ def test_a_busy_program_holds_the_sender_back_and_is_not_taken_for_dead() -> Non
             await connection.receive()
 
         frame = encode_control(Generate(request_id="r", prompt="x" * 1_000_000))
-        async with listening(slow, LESS_QUICK) as (client, _, address):
-            connection = await client.connect(address)
+        async with listening(slow, patient) as (client, _, address):
+            connection = await client.connect(address, None)
 
             async def send_all() -> None:
                 for _ in range(num_frames):
@@ -296,7 +297,7 @@ def test_a_busy_program_holds_the_sender_back_and_is_not_taken_for_dead() -> Non
 
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(send_all())
-                await asyncio.sleep(1.5 * LESS_QUICK.dead_after_s)
+                await asyncio.sleep(patient.dead_after_s + 2)
                 assert not sending.done()
                 go_on.set()
             assert await connection.receive() == CANCEL
@@ -317,11 +318,11 @@ def test_an_error_of_ours_in_one_connection_ends_that_one_only() -> None:
             raise RemoteProtocolError("That is no message for a listener.")
 
         async with listening(fail) as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             await connection.send(CANCEL)
             with pytest.raises(PeerUnreachableError, match="2 more KV blocks"):
                 await connection.receive()
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             await connection.send(encode_control(Cancel(request_id="other")))
             with pytest.raises(LocalProtocolError, match="no message for a listener"):
                 await connection.receive()
@@ -337,7 +338,7 @@ def test_a_bug_in_one_connection_is_the_groups() -> None:
 
         async def node() -> None:
             async with listening(bug) as (client, _, address):
-                connection = await client.connect(address)
+                connection = await client.connect(address, None)
                 await connection.send(CANCEL)
                 await asyncio.sleep(10)
 
@@ -357,21 +358,21 @@ def test_a_bug_in_one_connection_is_the_groups() -> None:
         "",
         "127.0.0.1:7300",
         "http://127.0.0.1:7300",
-        "wss://127.0.0.1:7300",
-        "ws://127.0.0.1",
-        "ws://127.0.0.1:99999",
-        "ws://127.0.0.1:0",
-        "ws://:7300",
-        "ws://user:secret@127.0.0.1:7300",
-        "ws://127.0.0.1:7300/chat",
-        "ws://[::1",
+        "ws://127.0.0.1:7300",
+        "wss://127.0.0.1",
+        "wss://127.0.0.1:99999",
+        "wss://127.0.0.1:0",
+        "wss://:7300",
+        "wss://user:secret@127.0.0.1:7300",
+        "wss://127.0.0.1:7300/chat",
+        "wss://[::1",
     ],
 )
 def test_what_is_no_address_is_refused_at_once(address: str) -> None:
     async def test() -> None:
         async with asyncio.TaskGroup() as group:
             with pytest.raises(UsageError, match="is no address"):
-                await Endpoint(hello("x"), group).connect(address)
+                await endpoint_of("client", group, "server").connect(address, None)
 
     run(test)
 
@@ -381,11 +382,11 @@ def test_nobody_there_is_unreachable() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         async with asyncio.TaskGroup() as group:
-            endpoint = Endpoint(hello("x"), group)
-            with pytest.raises(PeerUnreachableError, match=f"ws://127.0.0.1:{port}: It can't"):
-                await endpoint.connect(f"ws://127.0.0.1:{port}")
+            endpoint = endpoint_of("client", group, "server")
+            with pytest.raises(PeerUnreachableError, match=f"wss://127.0.0.1:{port}: It can't"):
+                await endpoint.connect(f"wss://127.0.0.1:{port}", None)
             with pytest.raises(PeerUnreachableError, match="can't be reached"):
-                await endpoint.connect("ws://no-such-host.invalid:7300")
+                await endpoint.connect("wss://no-such-host.invalid:7300", None)
 
     run(test)
 
@@ -403,11 +404,14 @@ async def assert_connect_fails(
             writer.write(answer)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    context = trust_of("server", "client").server_context
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as group:
         with pytest.raises(error, match=says):
-            await Endpoint(hello("x"), group).connect(f"ws://127.0.0.1:{port}", within_s)
+            await endpoint_of("client", group, "server").connect(
+                f"wss://127.0.0.1:{port}", None, within_s
+            )
     server.close()
     await server.wait_closed()
 
@@ -415,8 +419,8 @@ async def assert_connect_fails(
 @pytest.mark.parametrize(
     ("answer", "error", "says"),
     [
-        (b"", PeerUnreachableError, "without a whole answer"),
-        (b"HTTP/1.1 101 Swi", PeerUnreachableError, "without a whole answer"),
+        (b"", NotTrustedError, "does not know it"),
+        (b"HTTP/1.1 101 Swi", NotTrustedError, "does not know it"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", RemoteProtocolError, "does not answer as Daisy does"),
         (
             os.urandom(300).replace(b"\n", b"") + b"\r\n",
@@ -456,8 +460,9 @@ def test_a_redirect_is_not_followed() -> None:
 @asynccontextmanager
 async def raw_listener(on_websocket: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
     """Yield the address of the library's own server, which says what a test wants."""
-    async with library_serve(on_websocket, "127.0.0.1", 0, compression=None) as server:
-        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    context = trust_of("server", "client").server_context
+    async with library_serve(on_websocket, "127.0.0.1", 0, ssl=context, compression=None) as server:
+        yield f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 def test_a_server_that_never_introduces_itself_is_given_up() -> None:
@@ -467,7 +472,7 @@ def test_a_server_that_never_introduces_itself_is_given_up() -> None:
 
         async with raw_listener(silent) as address, asyncio.TaskGroup() as group:
             with pytest.raises(PeerTimeoutError, match=r"introduce itself within 0\.5 s"):
-                await Endpoint(hello("x"), group, QUICK).connect(address)
+                await endpoint_of("client", group, "server", liveness=QUICK).connect(address, None)
 
     run(test)
 
@@ -481,7 +486,7 @@ def test_a_server_of_another_version_is_named() -> None:
 
         async with raw_listener(other) as address, asyncio.TaskGroup() as group:
             with pytest.raises(VersionMismatchError, match="version 5, and this PC version 1"):
-                await Endpoint(hello("x"), group).connect(address)
+                await endpoint_of("client", group, "server").connect(address, None)
 
     run(test)
 
@@ -493,7 +498,7 @@ def test_a_client_of_another_version_is_answered_with_ours() -> None:
     async def test() -> None:
         async with listening() as (client, _, address):
             async with raw_peer(address, HELLO[:2] + b"\x02" + HELLO[3:]) as peer:
-                assert decode(await peer.recv()) == hello("server")
+                assert decode(await peer.recv()) == hello_of("server")
                 assert await code_of_close(peer) == 1002
             await assert_serves(client, address)
 
@@ -660,17 +665,17 @@ def test_a_browser_is_refused(origin: str) -> None:
     async def test() -> None:
         async with listening() as (_, _, address):
             with pytest.raises(InvalidStatus, match="403"):
-                async with library_connect(address, origin=origin, proxy=None):
+                async with library_connect(address, ssl=raw_context(), origin=origin, proxy=None):
                     pass
 
     run(test)
 
 
-def test_other_paths_are_kept_for_later() -> None:
+def test_s02_a_member_reaches_no_other_path() -> None:
     async def test() -> None:
         async with listening() as (_, _, address):
-            with pytest.raises(InvalidStatus, match="404"):
-                async with library_connect(f"{address}/pair", proxy=None):
+            with pytest.raises(InvalidStatus, match="403"):
+                async with library_connect(f"{address}/pair", ssl=raw_context(), proxy=None):
                     pass
 
     run(test)
@@ -725,7 +730,7 @@ def test_ipv6_works_where_there_is_any() -> None:
             await echo(connection)
 
         async with listening(see, host="::1") as (client, listener, _):
-            await assert_serves(client, f"ws://[::1]:{listener.port}")
+            await assert_serves(client, f"wss://[::1]:{listener.port}")
         assert seen[0].startswith("[::1]:")
 
     if not socket.has_dualstack_ipv6():
@@ -762,7 +767,7 @@ def test_an_address_that_is_not_this_pcs_is_refused(host: str) -> None:
     async def test() -> None:
         async with asyncio.TaskGroup() as group:
             with pytest.raises(UsageError, match="is not an address of this PC"):
-                await Endpoint(hello("x"), group).listen(host, 0, echo)
+                await endpoint_of("client", group, "server").listen(host, 0, echo)
 
     run(test)
 
@@ -770,7 +775,7 @@ def test_an_address_that_is_not_this_pcs_is_refused(host: str) -> None:
 def test_a_frame_for_nobody_is_refused_before_it_is_sent() -> None:
     async def test() -> None:
         async with listening() as (client, _, address):
-            connection = await client.connect(address)
+            connection = await client.connect(address, None)
             for frame in (b"garbage!", HELLO):
                 with pytest.raises(LocalProtocolError):
                     await connection.send(frame)

@@ -81,7 +81,6 @@ async def running(data: Path, script: Script) -> AsyncIterator[FakeNode]:
         product_version=engine.__version__,
         shard_format=SHARD_FORMAT,
         node_id=NodeId("aaaaaa1"),
-        role="node",
     )
     node = FakeNode(script)
     try:

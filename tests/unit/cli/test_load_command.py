@@ -278,7 +278,7 @@ def test_a_node_that_was_killed_is_none(tmp_path):
     """It could not take back what it wrote: a process that is gone, or a port nobody has."""
     (tmp_path / "node").mkdir()
     for pid in (2**22 + 1, 1):
-        reach = {"address": "ws://127.0.0.1:9", "pid": pid}
+        reach = {"address": "wss://127.0.0.1:9", "pid": pid}
         (tmp_path / "node" / "reach.json").write_text(json.dumps(reach))
         with pytest.raises(PeerUnreachableError, match="No node of Daisy"):
             asyncio.run(status_command(given_for(tmp_path, "status"), Output(as_json=True)))

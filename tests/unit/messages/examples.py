@@ -84,6 +84,22 @@ from engine.messages.pool_control import (
     WarmUp,
 )
 from engine.messages.pool_status import AdapterStatus, NodeStatus, PoolStatus
+from engine.messages.roster_control import (
+    Invite,
+    Invited,
+    Joined,
+    JoinPool,
+    LeavePool,
+    ListPcs,
+    ListPools,
+    PcLine,
+    PcsListed,
+    PoolNearby,
+    PoolsListed,
+    RemovePc,
+    RenamePc,
+    RosterTold,
+)
 from engine.messages.stage_control import (
     GoldenStep,
     KVUsageReport,
@@ -202,7 +218,6 @@ CONTROL: dict[MessageType, Message] = {
         product_version="0.1.0",
         shard_format=1,
         node_id=NodeId("kitchen-7f3a"),
-        role="node",
     ),
     MessageType.GOODBYE: Goodbye(reason="This PC is stopping."),
     MessageType.PING: Ping(number=7),
@@ -221,13 +236,13 @@ CONTROL: dict[MessageType, Message] = {
         stages=(
             StagePlace(
                 node_id=NodeId("kitchen-7f3a"),
-                address="ws://192.168.1.7:7300",
+                address="wss://192.168.1.7:7300",
                 stage_index=0,
                 layers=LayerRange(0, 15),
             ),
             StagePlace(
                 node_id=NodeId("study-09c1"),
-                address="ws://192.168.1.9:7300",
+                address="wss://192.168.1.9:7300",
                 stage_index=1,
                 layers=LayerRange(15, 30),
                 device="GPU",
@@ -396,6 +411,33 @@ CONTROL: dict[MessageType, Message] = {
         product_version="0.1.0",
     ),
     MessageType.ASK_CHUNK: AskChunk(name="ab" * 32, index=2, piece=3),
+    MessageType.ROSTER_TOLD: RosterTold(roster=b"\x82 a roster"),
+    MessageType.INVITE: Invite(is_link=True, role="member"),
+    MessageType.INVITED: Invited(
+        code="123456", link=None, within_s=120.0, addresses=("192.168.1.7:7300",)
+    ),
+    MessageType.LIST_POOLS: ListPools(),
+    MessageType.POOLS_LISTED: PoolsListed(
+        pools=(PoolNearby(name="Kitchen", address="192.168.1.7:7300"),)
+    ),
+    MessageType.JOIN_POOL: JoinPool(code="123456", address="192.168.1.7:7300"),
+    MessageType.JOINED: Joined(pool_id="aaaabbbbccccddddeeee", host_name="Kitchen", num_pcs=2),
+    MessageType.LIST_PCS: ListPcs(),
+    MessageType.PCS_LISTED: PcsListed(
+        pool_id="aaaabbbbccccddddeeee",
+        pcs=(
+            PcLine(
+                node_id=NodeId("avcxgxositsxilzixcxl"),
+                name="Kitchen",
+                role="owner",
+                is_own=True,
+                is_online=True,
+            ),
+        ),
+    ),
+    MessageType.RENAME_PC: RenamePc(node_id=NodeId("avcxgxositsxilzixcxl"), name="Study"),
+    MessageType.REMOVE_PC: RemovePc(node_id=NodeId("avcxgxositsxilzixcxl")),
+    MessageType.LEAVE_POOL: LeavePool(),
 }
 
 MICRO_BATCH = MicroBatch(

@@ -69,7 +69,7 @@ def placement(
         stages=tuple(
             StagePlace(
                 node_id=NodeId(f"node-{i}"),
-                address=f"ws://127.0.0.1:{9000 + i}",
+                address=f"wss://127.0.0.1:{9000 + i}",
                 stage_index=i,
                 layers=LayerRange(i, i + 1),
             )

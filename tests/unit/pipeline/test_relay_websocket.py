@@ -5,23 +5,18 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-import engine
-from engine.domain import NodeId
 from engine.errors import DaisyError, UsageError
 from engine.messages.codec import decode, encode_control
 from engine.messages.control import (
-    PROTOCOL_VERSION,
-    SHARD_FORMAT,
     AnswerInterrupted,
     Cancel,
     ErrorReport,
     Finished,
     Generate,
-    Hello,
     TextDelta,
 )
 from engine.pipeline.asking import ask
-from engine.transport.endpoint import Endpoint
+from tests.paired import endpoint_of
 from tests.unit.pipeline.scripted import Asker, question
 from tests.unit.pipeline.scripted_pool import SCRIPT, check_whole, scripted_pool, undisturbed
 
@@ -36,14 +31,7 @@ class Served:
     """
 
     def __init__(self, name, group):
-        hello = Hello(
-            protocol_version=PROTOCOL_VERSION,
-            product_version=engine.__version__,
-            shard_format=SHARD_FORMAT,
-            node_id=NodeId(name),
-            role="node",
-        )
-        self.endpoint = Endpoint(hello, group)
+        self.endpoint = endpoint_of(name, group, "asker", "own", "node-1", "node-2")
         self.connections = []
 
     async def listen(self, answer, cancel):
@@ -57,7 +45,7 @@ class Served:
                     task.cancel()
 
         self.listener = await self.endpoint.listen("127.0.0.1", 0, attend)
-        return f"ws://127.0.0.1:{self.listener.port}"
+        return f"wss://127.0.0.1:{self.listener.port}"
 
 
 async def _serve(connection, requests, tasks, answer, cancel):
@@ -98,9 +86,9 @@ async def three_pcs(chat_text):
             head = pool.heads[epoch]
             addresses[f"node-{epoch}"] = await far[epoch].listen(head.answer, head.cancel)
         own = Served("own", group)
-        pool.connect_head = lambda node_id: own.endpoint.connect(addresses[node_id])
+        pool.connect_head = lambda node_id: own.endpoint.connect(addresses[node_id], None)
         address = await own.listen(pool.relay.answer, pool.relay.cancel)
-        connection = await Served("asker", group).endpoint.connect(address)
+        connection = await Served("asker", group).endpoint.connect(address, None)
         pool.tell()
         yield pool, connection, far
         await connection.close("Done.")

@@ -6,14 +6,12 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-import engine
-from engine.domain import NodeId
 from engine.errors import DaisyError
 from engine.messages.codec import decode, peek_type
-from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello, StageFailed
+from engine.messages.control import StageFailed
 from engine.pipeline.stage_server import STAGE_FRAMES, StageServer
-from engine.transport.endpoint import Endpoint
 from engine.transport.session import Liveness
+from tests.paired import endpoint_of
 from tests.unit.pipeline.fake_process import FakeProcess
 from tests.unit.pipeline.frames import EPOCH
 
@@ -40,7 +38,7 @@ class Line:
     async def open(self, target: int, group: asyncio.TaskGroup) -> str:
         self._target, self._group = target, group
         self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
-        return f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"wss://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
@@ -73,16 +71,10 @@ class Node:
     """
 
     def __init__(self, index: int, group: asyncio.TaskGroup) -> None:
-        hello = Hello(
-            protocol_version=PROTOCOL_VERSION,
-            product_version=engine.__version__,
-            shard_format=SHARD_FORMAT,
-            node_id=NodeId(f"node-{index}"),
-            role="node",
-        )
         self.index = index
         self.process = FakeProcess()
-        self.endpoint = Endpoint(hello, group, LIVENESS)
+        names = [f"node-{i}" for i in range(3)]
+        self.endpoint = endpoint_of(names[index], group, *names, liveness=LIVENESS)
         self.failures: list[StageFailed] = []
         self.changed = asyncio.Event()
         self.links: list[Connection] = []
@@ -127,7 +119,7 @@ class Node:
     async def _connect(self, address: str | None) -> Connection | None:
         if address is None:
             return None
-        link = await self.endpoint.connect(address)
+        link = await self.endpoint.connect(address, None)
         self.links.append(link)
         return link
 

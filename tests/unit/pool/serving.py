@@ -5,22 +5,10 @@ from contextlib import asynccontextmanager
 
 from engine.errors import first_of
 from engine.messages.codec import decode
-from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
 from engine.pool.chunk_service import ChunkService
 from engine.pool.chunk_wire import PeerChunkSource
 from engine.pool.store_threads import StoreThreads
-from engine.transport.endpoint import Endpoint
-
-
-def hello(node_id):
-    """Say what a node says first."""
-    return Hello(
-        protocol_version=PROTOCOL_VERSION,
-        product_version="0.1.0",
-        shard_format=SHARD_FORMAT,
-        node_id=node_id,
-        role="node",
-    )
+from tests.paired import endpoint_of, id_of
 
 
 def serving(service):
@@ -49,20 +37,22 @@ def serving_in_tasks(service):
 
 
 @asynccontextmanager
-async def listening(attend, node_id="server"):
+async def listening(attend, name="server"):
     """Yield the address at which a node does what it is told with every connection."""
     async with asyncio.TaskGroup() as group:
-        listener = await Endpoint(hello(node_id), group).listen("127.0.0.1", 0, attend)
-        yield f"ws://127.0.0.1:{listener.port}"
+        listener = await endpoint_of(name, group, "client").listen("127.0.0.1", 0, attend)
+        yield f"wss://127.0.0.1:{listener.port}"
         await listener.close()
 
 
 @asynccontextmanager
-async def asking(address, node_id="server"):
+async def asking(address, name="server"):
     """Yield a source that asks whoever listens there."""
     async with (
         asyncio.TaskGroup() as group,
-        PeerChunkSource(Endpoint(hello("client"), group), node_id, address) as source,
+        PeerChunkSource(
+            endpoint_of("client", group, name, "server"), id_of(name), address
+        ) as source,
     ):
         yield source
 

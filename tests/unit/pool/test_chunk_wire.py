@@ -10,6 +10,7 @@ import pytest
 from engine.errors import (
     DaisyError,
     ModelNotFoundError,
+    NotTrustedError,
     PeerUnreachableError,
     RemoteProtocolError,
     TransportError,
@@ -25,10 +26,10 @@ from engine.pool.chunks import CHUNK_BYTES
 from engine.pool.pull import Pulls
 from engine.pool.store import ShardStore
 from engine.pool.store_threads import StoreThreads
-from engine.transport.endpoint import Endpoint
 from engine.transport.websocket import WRITE_BUFFER_BYTES
+from tests.paired import endpoint_of, hello_of, id_of, trust_of
 from tests.unit.pool.files import chunked, pieces, random_bytes
-from tests.unit.pool.serving import a_source, asking, hello, listening, serving, serving_in_tasks
+from tests.unit.pool.serving import a_source, asking, listening, serving, serving_in_tasks
 
 DATA = random_bytes(4 * CHUNK_BYTES + 77, 3)
 CHUNKS = chunked(DATA)
@@ -342,7 +343,7 @@ def test_a_lost_connection_fails_all_that_wait_for_it(store):
 
 def test_a_pc_that_is_not_there_is_told_at_once():
     async def test():
-        async with asking("ws://127.0.0.1:9") as source:
+        async with asking("wss://127.0.0.1:9") as source:
             with pytest.raises(PeerUnreachableError):
                 await source.chunk_list(NAME)
 
@@ -356,7 +357,7 @@ def test_another_pc_at_the_address_is_not_asked(store):
             listening(serving(ChunkService(store, threads)), "somebody-else") as address,
             asking(address) as source,
         ):
-            with pytest.raises(PeerUnreachableError, match="Another PC"):
+            with pytest.raises(NotTrustedError, match="not the PC that this pool knows"):
                 await source.chunk_list(NAME)
 
     run(test)
@@ -480,8 +481,13 @@ def test_a_pc_that_does_not_read_is_held_back_and_nothing_grows(store):
         async with StoreThreads() as threads:
             service = serving(ChunkService(store, threads))
             async with listening(service) as address:
-                host, port = address.removeprefix("ws://").split(":")
-                reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+                host, port = address.removeprefix("wss://").split(":")
+                reader, writer = await asyncio.open_connection(
+                    host,
+                    int(port),
+                    limit=1024,
+                    ssl=trust_of("client", "server").client_context(None),
+                )
                 questions = [AskChunk(name=NAME, index=i % 4, piece=0) for i in range(60)]
                 await greet(reader, writer, [encode_control(question) for question in questions])
                 await asyncio.sleep(1.5)
@@ -498,7 +504,7 @@ async def greet(reader, writer, frames):
         b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     await reader.readuntil(b"\r\n\r\n")
-    for frame in (encode_control(hello("client")), *frames):
+    for frame in (encode_control(hello_of("client")), *frames):
         mask = bytes(4)
         size = bytes([0x80 | len(frame)]) if len(frame) < 126 else b"\xfe" + len(frame).to_bytes(2)
         writer.write(b"\x82" + size + mask + frame)
@@ -515,7 +521,9 @@ def test_a_pc_that_is_stopping_asks_nobody():
             stopped = asyncio.TaskGroup()
             async with stopped:
                 pass
-            source = PeerChunkSource(Endpoint(hello("client"), stopped), "server", address)
+            source = PeerChunkSource(
+                endpoint_of("client", stopped, "server"), id_of("server"), address
+            )
             with pytest.raises(TransportError, match="stopping"):
                 await source.piece(NAME, 0, 0)
 

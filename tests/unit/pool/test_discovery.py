@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 from zeroconf.asyncio import AsyncZeroconf
 
-from engine.domain import NodeId
 from engine.errors import LocalProtocolError
 from engine.pool.adapters import Interface
 from engine.pool.announcement import Announcement
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 # One port of mDNS for all of them: they run on one worker, one after the other.
 pytestmark = pytest.mark.xdist_group("mDNS")
 
-SAID = Announcement(NodeId("unit-test"), "run1", 7420, 1, 1)
+SAID = Announcement("unit-test", "abcdefghijklm", 7420, 1, 1)
 PEER = Candidate(PeerAddress("192.0.2.7", 7420), "known")
 PORT_FREE_WITHIN_S = 60.0
 QUICK = Timing(adapters_every_s=0.02, candidates_every_s=0.1, close_within_s=0.3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ from engine.errors import StorageError, UsageError
 from engine.messages.pool import Term
 from engine.pool.known_peers import MAX_KNOWN, KnownPeer
 from engine.pool.node_folder import NodeFolder, is_held, read_reach
+from engine.pool.roster_changes import add_member
 from tests.unit.pool.coordinator import ready_record
 
 
@@ -53,7 +56,9 @@ def test_a_folder_in_use_is_refused_and_its_holder_named(tmp_path):
     NodeFolder(tmp_path).close()  # it went with its process
 
 
-@pytest.mark.parametrize("name", ["id.json", "term.json", "known.json", "port.json", "record.json"])
+@pytest.mark.parametrize(
+    "name", ["roster.bin", "term.json", "known.json", "port.json", "record.json"]
+)
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"counter": -', b"[1]", b"-7"])
 def test_a_damaged_file_is_set_aside_and_said(tmp_path, name, content):
     NodeFolder(tmp_path).close()
@@ -75,13 +80,65 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path, name, content):
     again.close()
 
 
-@pytest.mark.parametrize("text", ["", "../x", "A" * 20, "a b", "x" * 33, "-a", "\u0661"])
-def test_an_identity_nobody_could_announce_is_damage(tmp_path, text):
-    tmp_path.joinpath("id.json").write_text(json.dumps(text))
+def test_a_pc_founds_a_pool_of_its_own_and_is_in_it_after_a_restart(tmp_path):
+    first = NodeFolder(tmp_path, "Kitchen")
+    assert [member.node_id for member in first.roster.members] == [first.node_id]
+    assert first.roster.members[0].entry.name == "Kitchen"
+    first.close()
+    second = NodeFolder(tmp_path, "Study")
+    assert second.roster.roster.signed == first.roster.roster.signed
+    second.close()
+
+
+def test_s22_key_and_roster_can_be_read_by_this_person_alone(tmp_path):
+    NodeFolder(tmp_path).close()
+    for name in ("identity.pem", "roster.bin"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_a_damaged_identity_is_set_aside_with_the_pool_it_was_in(tmp_path):
+    first = NodeFolder(tmp_path)
+    first.close()
+    (tmp_path / "identity.pem").write_text("x")
+    second = NodeFolder(tmp_path)
+    about_key, about_pool = second.notes
+    assert "identity.pem is damaged" in about_key
+    assert about_key.endswith("Pair this PC again.")
+    assert about_pool.startswith("roster.bin is of another identity")
+    assert second.node_id != first.node_id
+    assert second.roster.roster.content.pool_id != first.roster.roster.content.pool_id
+    second.close()
+
+
+def test_s25_a_pc_that_leaves_has_a_new_key_and_a_pool_of_its_own(tmp_path):
     folder = NodeFolder(tmp_path)
-    assert folder.notes[0].startswith("id.json was damaged")
-    assert folder.node_id != text
+    before, pool = folder.node_id, folder.roster.roster.content.pool_id
+    folder.keep_term(Term(3, before, 5))
+    folder.leave_pool()
+    assert folder.node_id != before
+    assert folder.term is None
     folder.close()
+    again = NodeFolder(tmp_path)
+    assert again.node_id == folder.node_id
+    assert again.roster.roster.content.pool_id != pool
+    assert again.term is None
+    again.close()
+
+
+def test_a_pc_that_joins_is_in_the_other_pool_after_a_restart_and_knows_where_it_is(tmp_path):
+    host, joiner = NodeFolder(tmp_path / "host"), NodeFolder(tmp_path / "joiner")
+    joiner.keep_term(Term(3, joiner.node_id, 5))
+    known = add_member(
+        host.roster, host.identity, joiner.identity.certificate, "J", "owner", os.urandom
+    )
+    joiner.join_pool(known, host.node_id, "10.0.0.2:7420")
+    joiner.close()
+    again = NodeFolder(tmp_path / "joiner")
+    assert {member.node_id for member in again.roster.members} == {host.node_id, joiner.node_id}
+    assert again.known == (KnownPeer(host.node_id, "10.0.0.2:7420"),)
+    assert again.term is None
+    again.close()
+    host.close()
 
 
 def test_a_folder_in_a_file_s_place_is_set_aside(tmp_path):
@@ -153,19 +210,6 @@ def test_a_file_with_more_addresses_than_are_kept_is_cut(tmp_path):
     assert len(folder.known) == MAX_KNOWN
     assert folder.known[0].node_id == "n1"
     folder.close()
-
-
-def test_a_copied_identity_is_replaced_and_the_term_stays(tmp_path):
-    folder = NodeFolder(tmp_path)
-    before = folder.node_id
-    folder.keep_term(Term(3, before, 5))
-    folder.renew_identity()
-    assert folder.node_id != before
-    folder.close()
-    again = NodeFolder(tmp_path)
-    assert again.node_id == folder.node_id
-    assert again.term == Term(3, before, 5)
-    again.close()
 
 
 def test_whether_a_node_runs_is_seen_by_its_lock(tmp_path):

@@ -69,8 +69,8 @@ def opened(*wires: Wire) -> Sessions:
 
 @pytest.mark.parametrize(
     ("address", "host"),
-    [("ws://10.0.0.2:7", "10.0.0.2"), ("10.0.0.2:7", "10.0.0.2"), ("wss://[::1]:7", "::1"),
-     ("[fe80::1%eth0]:7", "fe80::1%eth0"), ("ws://kitchen:7", "kitchen")],
+    [("wss://10.0.0.2:7", "10.0.0.2"), ("10.0.0.2:7", "10.0.0.2"), ("wss://[::1]:7", "::1"),
+     ("[fe80::1%eth0]:7", "fe80::1%eth0"), ("wss://kitchen:7", "kitchen")],
 )  # fmt: skip
 def test_the_other_end_of_a_connection(address: str, host: str) -> None:
     assert remote_of(Wire(address)) == PeerAddress(host, 7)
@@ -78,7 +78,7 @@ def test_the_other_end_of_a_connection(address: str, host: str) -> None:
 
 def test_what_was_dialled_is_where_it_listens_and_what_came_in_is_not_until_it_says() -> None:
     async def test() -> None:
-        dialled, accepted = Wire("ws://10.0.0.2:7420"), Wire("10.0.0.3:50123", B)
+        dialled, accepted = Wire("wss://10.0.0.2:7420"), Wire("10.0.0.3:50123", B)
         sessions = opened(dialled, accepted)
         assert sessions.all_ways() == {A: (PeerAddress("10.0.0.2", 7420),), B: ()}
         sessions.heard(accepted, port=7421)
@@ -95,7 +95,7 @@ def test_what_was_dialled_is_where_it_listens_and_what_came_in_is_not_until_it_s
 
 def test_a_connection_is_one_session_however_often_it_is_added() -> None:
     async def test() -> None:
-        wire = Wire("ws://10.0.0.2:7420")
+        wire = Wire("wss://10.0.0.2:7420")
         sessions = opened(wire)
         assert not sessions.add(wire)
         sessions.remove(wire)
@@ -106,7 +106,7 @@ def test_a_connection_is_one_session_however_often_it_is_added() -> None:
 
 def test_the_oldest_is_used_while_it_is_no_worse() -> None:
     async def test() -> None:
-        old, new = Wire("ws://10.0.0.2:1", trip_s=0.003), Wire("ws://10.0.0.3:1", trip_s=0.002)
+        old, new = Wire("wss://10.0.0.2:1", trip_s=0.003), Wire("wss://10.0.0.3:1", trip_s=0.002)
         sessions = opened(old, new)
         assert await sessions.send_to(A, MESSAGE)
         assert (old.sent, new.sent) == ([MESSAGE], [])
@@ -118,7 +118,7 @@ def test_a_way_that_is_much_quicker_is_preferred() -> None:
     """K38: the cable, however late it was plugged in."""
 
     async def test() -> None:
-        air, cable = Wire("ws://10.0.0.2:1", trip_s=0.020), Wire("ws://10.0.0.3:1", trip_s=0.001)
+        air, cable = Wire("wss://10.0.0.2:1", trip_s=0.020), Wire("wss://10.0.0.3:1", trip_s=0.001)
         sessions = opened(air, cable)
         assert sessions.ways(A) == (PeerAddress("10.0.0.3", 1), PeerAddress("10.0.0.2", 1))
         assert sessions.round_trip_ms(A) == 1.0
@@ -130,7 +130,7 @@ def test_a_way_that_is_much_quicker_is_preferred() -> None:
 
 def test_one_slow_answer_makes_no_way_slow() -> None:
     async def test() -> None:
-        wire = Wire("ws://10.0.0.2:1", trip_s=0.001)
+        wire = Wire("wss://10.0.0.2:1", trip_s=0.001)
         sessions = opened(wire)
         sessions.measure()
         wire.round_trip_s = 0.5
@@ -148,7 +148,7 @@ def test_a_way_that_fell_silent_is_the_last_choice(monkeypatch) -> None:
     """K38: the first cable is cut, and no connection knows of it yet."""
 
     async def test() -> None:
-        cut, other = Wire("ws://10.0.0.2:1", trip_s=0.001), Wire("ws://10.0.0.3:1", trip_s=0.02)
+        cut, other = Wire("wss://10.0.0.2:1", trip_s=0.001), Wire("wss://10.0.0.3:1", trip_s=0.02)
         sessions = opened(cut, other)
         later(SILENT_AFTER_S + 0.1, monkeypatch)
         sessions.heard(other)
@@ -163,7 +163,7 @@ def test_a_way_that_fell_silent_is_the_last_choice(monkeypatch) -> None:
 
 def test_time_in_which_nothing_could_be_heard_counts_against_nobody(monkeypatch) -> None:
     async def test() -> None:
-        sessions = opened(Wire("ws://10.0.0.2:1"))
+        sessions = opened(Wire("wss://10.0.0.2:1"))
         later(3600, monkeypatch)
         assert sessions.ways(A) == ()
         sessions.forgive(3600)
@@ -174,7 +174,7 @@ def test_time_in_which_nothing_could_be_heard_counts_against_nobody(monkeypatch)
 
 def test_what_one_session_does_not_take_the_next_does() -> None:
     async def test() -> None:
-        ended, stuck, fine = (Wire(f"ws://10.0.0.{i}:1") for i in (2, 3, 4))
+        ended, stuck, fine = (Wire(f"wss://10.0.0.{i}:1") for i in (2, 3, 4))
         ended.is_ended = stuck.is_stuck = True
         sessions = opened(ended, stuck, fine)
         loop = asyncio.get_running_loop()
@@ -192,7 +192,7 @@ def test_what_one_session_does_not_take_the_next_does() -> None:
 
 def test_a_node_that_reads_nothing_keeps_no_other_waiting() -> None:
     async def test() -> None:
-        stuck, fine = Wire("ws://10.0.0.2:1", A), Wire("ws://10.0.0.3:1", B)
+        stuck, fine = Wire("wss://10.0.0.2:1", A), Wire("wss://10.0.0.3:1", B)
         stuck.is_stuck = True
         sessions = opened(stuck, fine)
         async with asyncio.TaskGroup() as group:
@@ -205,7 +205,7 @@ def test_a_node_that_reads_nothing_keeps_no_other_waiting() -> None:
 
 def test_a_heartbeat_goes_every_way() -> None:
     async def test() -> None:
-        wires = [Wire("ws://10.0.0.2:1"), Wire("ws://10.0.0.3:1"), Wire("ws://10.0.0.4:1", B)]
+        wires = [Wire("wss://10.0.0.2:1"), Wire("wss://10.0.0.3:1"), Wire("wss://10.0.0.4:1", B)]
         await opened(*wires).send_every_way(MESSAGE)
         assert [wire.sent for wire in wires] == [[MESSAGE]] * 3
 
@@ -214,9 +214,9 @@ def test_a_heartbeat_goes_every_way() -> None:
 
 def test_a_node_has_so_many_sessions_and_one_more_only_for_a_silent_one(monkeypatch) -> None:
     async def test() -> None:
-        wires = [Wire(f"ws://10.0.0.2:{i + 1}") for i in range(MAX_SESSIONS)]
+        wires = [Wire(f"wss://10.0.0.2:{i + 1}") for i in range(MAX_SESSIONS)]
         sessions = opened(*wires)
-        newest = Wire("ws://10.0.0.3:1")
+        newest = Wire("wss://10.0.0.3:1")
         assert not sessions.add(newest)
         later(LEASE_S + 0.1, monkeypatch)
         for wire in wires[1:]:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.domain import NodeId
 from engine.errors import UsageError
 from engine.pool.announcement import Announcement, Unreadable, encode_announcement, instance_name
 from engine.pool.clocks import Clocks, has_slept
@@ -16,9 +15,9 @@ from engine.pool.peer_address import PeerAddress, parse_peer_address
 from engine.pool.service_names import ASK_AFTER_S, MAX_ASKING, MAX_NAMES, ServiceNames
 from engine.pool.sightings import MAX_ADDRESSES, Appeared, Vanished, news, read_sighting
 
-SAID = Announcement(NodeId("node1"), "run1", 7420, 1, 1)
+SAID = Announcement("run1", "abcdefghijklm", 7420, 1, 1)
 TEXT = encode_announcement(SAID)
-NAME = instance_name(SAID.node_id)
+NAME = instance_name(SAID.run_id)
 
 
 def read(*addresses: str, name: str = NAME, text: bytes = TEXT, loopback: bool = False):
@@ -42,19 +41,19 @@ def test_no_more_addresses_are_kept_than_a_pc_has():
 
 
 def test_a_name_that_is_not_made_of_the_id_is_ignored():
-    assert read("10.0.0.2", name=instance_name(NodeId("other"))).reason == (
+    assert read("10.0.0.2", name=instance_name("other")).reason == (
         "Its name is not made of its id."
     )
     assert isinstance(read("10.0.0.2", text=b"nonsense"), Unreadable)
 
 
 sights = st.dictionaries(
-    st.sampled_from("abcd").map(NodeId),
+    st.sampled_from("abcd"),
     st.sampled_from(["10.0.0.1", "10.0.0.2"]).map(lambda a: Appeared(SAID, (a,))),
 ).map(
     lambda seen: {
-        node: Appeared(Announcement(node, "run", 1, 1, 1), sight.addresses)
-        for node, sight in seen.items()
+        run: Appeared(Announcement(run, "abcdefghijklm", 1, 1, 1), sight.addresses)
+        for run, sight in seen.items()
     }
 )
 
@@ -64,10 +63,10 @@ def test_the_news_turn_what_was_told_into_what_is_seen_and_nothing_else(told, se
     now = dict(told)
     for event in news(told, seen):
         if isinstance(event, Vanished):
-            del now[event.node_id]
+            del now[event.run_id]
         else:
-            assert now.get(event.node_id) != event
-            now[event.node_id] = event
+            assert now.get(event.run_id) != event
+            now[event.run_id] = event
     assert now == seen
 
 
@@ -169,7 +168,7 @@ def test_what_is_no_address_is_refused_with_how_to_write_one(text):
 
 def test_a_node_is_reached_at_the_port_it_announces():
     seen = read("10.0.0.2")
-    assert (seen.node_id, seen.port) == (SAID.node_id, SAID.port)
+    assert (seen.run_id, seen.port) == (SAID.run_id, SAID.port)
 
 
 def test_a_name_that_is_taken_up_again_keeps_what_is_known_of_it():

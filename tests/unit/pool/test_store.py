@@ -525,7 +525,7 @@ def folder(tmp_path):
 
 
 def placement(name, start, stop):
-    place = StagePlace(node_id="a", address="ws://x", stage_index=0, layers=LayerRange(start, stop))
+    place = StagePlace(node_id="a", address="wss", stage_index=0, layers=LayerRange(start, stop))
     whole = Placement(
         epoch=1, manifest_sha256=name, context_tokens=32, max_sequences=1, stages=(place,)
     )

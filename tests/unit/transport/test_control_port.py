@@ -22,7 +22,6 @@ HELLO = Hello(
     product_version=engine.__version__,
     shard_format=SHARD_FORMAT,
     node_id=NodeId("node-1"),
-    role="node",
 )
 
 
@@ -33,7 +32,7 @@ class Node:
         self.heard: list[object] = []
 
     async def attend(self, connection) -> None:
-        assert connection.peer.role == "asker"
+        assert connection.peer.node_id == "asker"
         while True:
             frame = await connection.receive()
             self.heard.append(decode(frame))

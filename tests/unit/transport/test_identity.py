@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import RemoteProtocolError, StorageError
-from engine.pool.announcement import node_id_of
+from engine.pool.announcement import run_id_of
 from engine.transport.certificates import (
     CURVE,
     MAX_CERTIFICATE_BYTES,
@@ -55,7 +55,7 @@ def test_a_certificate_is_read_as_it_was_made():
 def test_an_id_has_the_form_that_announcements_take():
     node_id = parse_certificate(DER).node_id
     assert len(node_id) == NODE_ID_LENGTH
-    assert node_id_of(f"{node_id}._daisy._tcp.local.") == node_id
+    assert run_id_of(f"{node_id}._daisy._tcp.local.") == node_id
 
 
 def test_a_certificate_is_what_x509_says_it_is():

@@ -31,9 +31,7 @@ LIVENESS = Liveness(hello_within_s=3, ping_after_s=5, dead_after_s=15, goodbye_w
 
 
 def hello(name: str) -> Hello:
-    return Hello(
-        protocol_version=1, product_version="0.1.0", shard_format=1, node_id=name, role="node"
-    )
+    return Hello(protocol_version=1, product_version="0.1.0", shard_format=1, node_id=name)
 
 
 class Pair:

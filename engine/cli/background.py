@@ -1,4 +1,4 @@
-"""An asker's side of connections."""
+"""A task group for what runs beside a command and ends with it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import engine
-from engine.domain import NodeId
 from engine.errors import first_of
-from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
-from engine.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
 @asynccontextmanager
-async def open_asker_endpoint() -> AsyncIterator[Endpoint]:
-    """An asker's side of connections, with a group of its own that ends with the context.
+async def open_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A group of tasks that are ended when the context is left, whatever they do.
 
     Yields:
         It.
@@ -26,19 +22,12 @@ async def open_asker_endpoint() -> AsyncIterator[Endpoint]:
     Raises:
         BaseException: As it was raised in the context, not in a group.
     """
-    hello = Hello(
-        protocol_version=PROTOCOL_VERSION,
-        product_version=engine.__version__,
-        shard_format=SHARD_FORMAT,
-        node_id=NodeId("asker"),
-        role="asker",
-    )
-    opened: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
+    opened: asyncio.Future[asyncio.TaskGroup] = asyncio.get_running_loop().create_future()
     closing = asyncio.Event()
 
     async def hold() -> None:
         async with asyncio.TaskGroup() as group:
-            opened.set_result(Endpoint(hello, group))
+            opened.set_result(group)
             await closing.wait()
             raise _ClosedError
 
