@@ -35,7 +35,7 @@ from engine.models.embedded import embedded_model
 from engine.preparation import describe_order
 from engine.splitter.process import describe_in_process
 from tests.integration.namespaces import eventually, local_network
-from tests.integration.pool_hosts import HostPool, PoolNode, start_pool
+from tests.integration.pool_hosts import HostPool, PoolNode, pair, start_pool
 from tests.integration.test_pool_losses import CONTEXT, OPTIONS, QUESTION, cap_for_three
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def _three_hosts() -> Iterator[HostPool]:
     with local_network(3) as network, tempfile.TemporaryDirectory() as folder:
         names = [(host, Path(folder, f"pc-{host.number}")) for host in network.hosts]
         pool = HostPool([PoolNode(host, path, path.name) for host, path in names])
+        pair(*pool.nodes)
         have_probes(pool)
         try:
             yield pool

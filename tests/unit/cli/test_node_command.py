@@ -69,7 +69,9 @@ def test_the_window_says_each_change_once_until_it_is_ended(tmp_path, capfd, mon
             node.status = pool_status(node_status(KITCHEN), coordinator=KITCHEN)
             reach = read_reach(tmp_path / "node")
             listening = asyncio.get_running_loop().create_future()
-            listening.set_result(Listening("ws://h:1", reach.control_port, reach.token))
+            listening.set_result(
+                Listening("wss://h:1", reach.control_port, reach.token, reach.node_id)
+            )
             task = asyncio.get_running_loop().create_task(
                 tell_news(listening, Output(as_json=False))
             )
