@@ -448,9 +448,7 @@ def error_class_for(code: str) -> type[DaisyError]:
     Args:
         code: A stable slug, as it came over a pipe or a connection.
     """
-    by_code: dict[str, type[DaisyError]] = {}
-    for cls in _subclasses(DaisyError):
-        by_code.setdefault(cls.code, cls)  # one that shares it is known where it is made only
+    by_code = {cls.code: cls for cls in _subclasses(DaisyError)}
     return by_code.get(code, DaisyError)
 
 

@@ -59,6 +59,8 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
     name = given.name or socket.gethostname()
     folder = await asyncio.to_thread(NodeFolder, data_dir(given) / NODE_FOLDER, name)
     try:
+        if given.name:
+            await asyncio.to_thread(folder.take_name, given.name)
         for note in folder.notes:
             output.say(f"Note: {note}")
         await asyncio.to_thread(_require_interfaces, tuple(given.interface))

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import sys
-import time
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -19,9 +17,11 @@ from engine.domain import NodeId
 from engine.errors import NotTrustedError, RemoteProtocolError, StorageError, UsageError
 from engine.messages.deployment import Deployment
 from engine.messages.pool import Term
+from engine.pool.announcement import clean_shown_name
 from engine.pool.disk import write_whole
+from engine.pool.file_lock import lock, lock_soon
 from engine.pool.known_peers import KnownPeer, readable
-from engine.pool.roster_changes import found_pool
+from engine.pool.roster_changes import found_pool, rename_member
 from engine.pool.roster_merge import decode_known, encode_known
 from engine.transport.identity import open_identity, renew_identity
 from engine.transport.machine import machine_mark
@@ -29,21 +29,14 @@ from engine.transport.machine import machine_mark
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from typing import BinaryIO
 
     from engine.pool.known_peers import KnownPeers
     from engine.pool.roster_merge import KnownRoster
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 T = TypeVar("T")
 
 _MAX_FILE_BYTES = 1 << 20
 _MAX_PORT = 65_535
-_LOOKS, _LOOK_S = 3, 0.02  # a look at the lock takes microseconds
 _POOL_ID_BYTES = 10  # 20 hex letters: no two alike among all pools there are
 _ROSTER = "roster.bin"
 _SECRETS = "secrets.json"
@@ -94,7 +87,7 @@ class NodeFolder:
         except OSError as exc:
             raise StorageError(f"{path} can't be written: {exc.strerror}.") from exc
         try:
-            _lock_soon(self._lock)
+            lock_soon(self._lock)
         except OSError as exc:
             self._lock.close()
             raise UsageError(
@@ -156,6 +149,26 @@ class NodeFolder:
         known = found_pool(self.identity, self._name, pool_id, secrets.token_bytes)
         self.keep_roster(known)
         return known
+
+    def take_name(self, name: str) -> None:
+        """Call this PC otherwise; the others are told when they are met.
+
+        Args:
+            name: As its owner chose it; cleaned before it is written down.
+
+        Raises:
+            StorageError: It can't be written.
+
+        Thread: any but the loop's; waits for the disk.
+        """
+        own = self.roster.member(self.node_id)
+        if own is None or own.entry.name == clean_shown_name(name, self.node_id):
+            return
+        if not own.is_owner:
+            self.notes.append(f"Only an owner can rename this PC; it is called {own.entry.name}.")
+            return
+        draw = secrets.token_bytes
+        self.keep_roster(rename_member(self.roster, self.identity, self.node_id, name, draw))
 
     def keep_roster(self, known: KnownRoster) -> None:
         """Write who is in the pool so that it outlives a power cut.
@@ -367,30 +380,9 @@ def is_held(path: Path) -> bool:
     """
     try:
         with (path / "lock").open("r+b") as file:
-            _lock(file)
+            lock(file)
     except FileNotFoundError:
         return False
     except OSError:
         return True
     return False
-
-
-def _lock_soon(file: BinaryIO) -> None:
-    """Lock a file, though a command may be looking just now whether it is locked.
-
-    Raises:
-        OSError: It stays locked.
-    """
-    for _ in range(_LOOKS):
-        try:
-            return _lock(file)
-        except OSError:
-            time.sleep(_LOOK_S)
-    return _lock(file)
-
-
-def _lock(file: BinaryIO) -> None:
-    if sys.platform == "win32":
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

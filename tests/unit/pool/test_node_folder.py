@@ -90,6 +90,31 @@ def test_a_pc_founds_a_pool_of_its_own_and_is_in_it_after_a_restart(tmp_path):
     second.close()
 
 
+def test_a_name_that_is_chosen_later_is_signed_and_stays(tmp_path):
+    first = NodeFolder(tmp_path, "Kitchen")
+    first.take_name("Study\n")
+    first.close()
+    second = NodeFolder(tmp_path, "Kitchen")
+    (own,) = second.roster.members
+    assert (own.entry.name, second.roster.roster.content.version) == ("Study", 2)
+    second.take_name("Study")
+    assert second.roster.roster.content.version == 2
+    second.close()
+
+
+def test_a_plain_member_is_told_that_it_cannot_rename_itself(tmp_path):
+    host, member = NodeFolder(tmp_path / "host"), NodeFolder(tmp_path / "member")
+    known = add_member(
+        host.roster, host.identity, member.identity.certificate, "M", "member", os.urandom
+    )
+    member.join_pool(known, host.node_id, "10.0.0.2:7420")
+    member.take_name("Boss")
+    assert member.notes == ["Only an owner can rename this PC; it is called M."]
+    assert member.roster.member(member.node_id).entry.name == "M"
+    host.close()
+    member.close()
+
+
 def test_s22_key_and_roster_can_be_read_by_this_person_alone(tmp_path):
     NodeFolder(tmp_path).close()
     for name in ("identity.pem", "roster.bin"):
