@@ -15,6 +15,7 @@ from engine.errors import RemoteProtocolError
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     Cancel,
     ErrorReport,
@@ -36,6 +37,7 @@ class Answering(QObject):
     Attributes:
         accepted: Carries the request's id and the ``Accepted``.
         text_came: Carries the id, the text, and the ids of its tokens.
+        progressed: Carries the id and the ``AnswerProgress``; before any text.
         interrupted: Carries the id and one sentence: a PC was lost, or this PC's node.
         resumed: Carries the id and the pause in seconds.
         finished: Carries the id and the ``Finished``.
@@ -49,6 +51,7 @@ class Answering(QObject):
 
     accepted = Signal(str, object)
     text_came = Signal(str, str, object)
+    progressed = Signal(str, object)
     interrupted = Signal(str, str)
     resumed = Signal(str, float)
     finished = Signal(str, object)
@@ -159,6 +162,8 @@ class Answering(QObject):
                 self._resume(name)
                 self._count(len(message.token_ids))
                 self.text_came.emit(name, text, message.token_ids)
+            case AnswerProgress():
+                self.progressed.emit(name, message)
             case AnswerInterrupted():
                 self.interrupted.emit(name, message.what)
             case AnswerResumed():

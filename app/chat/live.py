@@ -28,6 +28,9 @@ class LiveTurn:
         began_s: When it was asked; of the monotonic clock.
         first_s: When its first text came; None before.
         last_s: When its last text came.
+        queue_place: From 1, while it waits for its turn; 0 else.
+        wait_s: Until its turn; None where nobody knows.
+        num_read: Tokens of the prompt that are computed.
         num_requests: Sent for it; each has a name of its own.
         was_interrupted: It waits for PCs to go on.
         unsaved: Text that is not on disk.
@@ -42,6 +45,9 @@ class LiveTurn:
     phase: Phase = "keeping"
     first_s: float | None = None
     last_s: float = 0.0
+    queue_place: int = 0
+    wait_s: float | None = None
+    num_read: int = 0
     num_requests: int = 0
     num_before: int = 0  # tokens of an answer that goes on
     unsaved: list[str] = field(default_factory=list)

@@ -71,8 +71,7 @@ class ProgressWords:
         if turn.phase == "keeping":
             return text("chat.phase_keeping")
         if turn.phase == "reading":
-            num = turn.answer.figures.prompt_tokens
-            return text("chat.phase_reading", n=num, num=number(num))
+            return self._of_reading(turn)
         if link is not LinkState.OPEN:
             return node_sentence(node, self._wording) or text("chat.phase_node")
         if facts.phase != "ready":
@@ -82,6 +81,18 @@ class ProgressWords:
         num = facts.num_before
         key = "chat.phase_waiting_behind" if num else "chat.phase_waiting"
         return text(key, n=num, num=number(num))
+
+    def _of_reading(self, turn: LiveTurn) -> str:
+        text, number = self._wording.text, self._wording.locale.toString
+        num = turn.answer.figures.prompt_tokens
+        if turn.queue_place and turn.wait_s is not None and turn.wait_s >= 1.0:
+            place, wait = number(turn.queue_place), number(int(turn.wait_s))
+            return text("chat.phase_queued_for", place=place, wait=wait)
+        if turn.queue_place:
+            return text("chat.phase_queued", place=number(turn.queue_place))
+        if 0 < turn.num_read < num:
+            return text("chat.phase_reading_on", read=number(turn.num_read), num=number(num))
+        return text("chat.phase_reading", n=num, num=number(num))
 
     def _of_loading(self, facts: PoolFacts) -> str:
         text, share = self._wording.text, facts.done_share

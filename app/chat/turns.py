@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.chat.live import LiveTurn
     from app.chat.records import State
     from app.chat.store import ChatStore
-    from engine.messages.control import Accepted, Finished
+    from engine.messages.control import Accepted, AnswerProgress, Finished
 
 SAVE_EVERY_MS = 250
 LOOK_EVERY_MS = 1000  # for a model, where none is loaded
@@ -74,6 +74,7 @@ class Turns(QObject):
         self._loaded_s = -SEEN_WITHIN_S  # when a model was loaded from here
         answering.accepted.connect(self._on_accepted)
         answering.text_came.connect(self._on_text)
+        answering.progressed.connect(self._on_progressed)
         answering.interrupted.connect(self._on_interrupted)
         answering.resumed.connect(self._on_resumed)
         answering.finished.connect(self._on_finished)
@@ -171,7 +172,7 @@ class Turns(QObject):
         turn = self._turn_of(request_id)
         if turn is None:
             return
-        turn.phase = "reading"
+        turn.phase, turn.queue_place, turn.num_read = "reading", 0, 0
         turn.note(prompt_tokens=message.prompt_tokens, seed=message.seed)
         self._note_facts(turn)
         self.changed.emit(turn.message_id)
@@ -200,6 +201,13 @@ class Turns(QObject):
         turn.take(text, token_ids, time.monotonic())
         self.grew.emit(turn.message_id, text)
         if was != turn.phase:
+            self.changed.emit(turn.message_id)
+
+    def _on_progressed(self, request_id: str, message: AnswerProgress) -> None:
+        turn = self._turn_of(request_id)
+        if turn is not None:
+            turn.queue_place, turn.wait_s = message.queue_place, message.wait_s
+            turn.num_read = message.num_read
             self.changed.emit(turn.message_id)
 
     def _on_interrupted(self, request_id: str, _what: str) -> None:

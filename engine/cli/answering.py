@@ -12,6 +12,7 @@ from engine.errors import PipelineBrokenError
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     Finished,
     TextDelta,
@@ -85,6 +86,8 @@ async def tell_answer(
             if isinstance(event, Accepted):
                 patience.is_accepted = True
                 on_accepted()
+            elif isinstance(event, AnswerProgress):
+                patience.progress = event
             else:
                 patience.end()
             _show(event, answer, output)
@@ -104,6 +107,7 @@ class _Patience:
 
     def __init__(self, output: Output) -> None:
         self.is_accepted = False
+        self.progress: AnswerProgress | None = None
         self._output = output
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
@@ -115,7 +119,7 @@ class _Patience:
     def _tell(self) -> None:
         waited = duration(self._loop.time() - self._began_s)
         if self.is_accepted:
-            why = "others are answered first, or the prompt is long"
+            why = _why_quiet(self.progress)
             self._output.say(f"Waiting for the first token, for {waited}: {why}.")
         else:
             why = "it loads a model, or has no place free; see daisy status"
@@ -123,10 +127,26 @@ class _Patience:
         self._timer = self._loop.call_later(AGAIN_S, self._tell)
 
 
+def _why_quiet(progress: AnswerProgress | None) -> str:
+    if progress is None:
+        return "the prompt is being read"
+    if not progress.queue_place:
+        return f"{progress.num_read} tokens of the prompt are read"
+    place = f"place {progress.queue_place} in the queue"
+    return place if progress.wait_s is None else f"{place}, about {duration(progress.wait_s)}"
+
+
 def _show(event: Message, answer: Answer, output: Output) -> None:
     match event:
         case Accepted():
             output.event("accepted", prompt_tokens=event.prompt_tokens, seed=event.seed)
+        case AnswerProgress():
+            output.event(
+                "progress",
+                queue_place=event.queue_place,
+                wait_s=event.wait_s,
+                num_read=event.num_read,
+            )
         case TextDelta():
             answer.pieces.append(event.text)
             answer.token_ids.extend(event.token_ids)

@@ -247,6 +247,15 @@ class AnswerResumed(Message, frozen=True):
     pause_s: float
 
 
+class AnswerProgress(Message, frozen=True):
+    """How far an answer is before its first text; said now and then, and only if it changes."""
+
+    request_id: str
+    queue_place: int  # from 1; 0: it has its turn
+    wait_s: float | None  # until its turn, roughly; None where nobody knows
+    num_read: int  # tokens of the prompt, and of an answer that goes on, that are computed
+
+
 class Cancel(Message, frozen=True):
     """The asker wants no more of it."""
 
@@ -305,6 +314,7 @@ class MessageType(IntEnum):
     CANCEL = 38
     ANSWER_INTERRUPTED = 39
     ANSWER_RESUMED = 41
+    ANSWER_PROGRESS = 43
     NODE_HEARTBEAT = 40
     NODE_REPORTED = 42
     ASK_POOL_STATUS = 44
@@ -370,6 +380,7 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.CANCEL: Cancel,
     MessageType.ANSWER_INTERRUPTED: AnswerInterrupted,
     MessageType.ANSWER_RESUMED: AnswerResumed,
+    MessageType.ANSWER_PROGRESS: AnswerProgress,
     MessageType.NODE_HEARTBEAT: NodeHeartbeat,
     MessageType.NODE_REPORTED: NodeReported,
     MessageType.ASK_POOL_STATUS: AskPoolStatus,

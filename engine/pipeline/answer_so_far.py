@@ -13,6 +13,7 @@ from engine.errors import RemoteProtocolError
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     Finished,
     TextDelta,
@@ -91,6 +92,8 @@ class AnswerSoFar:
             case Finished():
                 self.is_finished = True
                 return (*self._resumed(now_s), self._timed(message))
+            case AnswerProgress():
+                return (message,) if self._first_delta_s is None else ()
             case AnswerInterrupted() | AnswerResumed():
                 return ()
             case _:

@@ -10,6 +10,7 @@ from engine.messages.codec import decode, encode_control
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     Cancel,
     ErrorReport,
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from engine.messages.control import Generate
     from engine.transport.link import Link
 
-    AnswerEvent: TypeAlias = Accepted | TextDelta | AnswerInterrupted | AnswerResumed | Finished
+    AnswerEvent: TypeAlias = (
+        Accepted | AnswerProgress | TextDelta | AnswerInterrupted | AnswerResumed | Finished
+    )
 
 CANCEL_DEADLINE_S = 2.0  # for the node to say how far a stopped answer came
 
@@ -79,7 +82,14 @@ async def answer_events(connection: Link, request_id: str) -> AsyncGenerator[Ans
         match message:
             case ErrorReport():
                 raise rebuilt(message.code, message.what, message.advice)
-            case Accepted() | TextDelta() | AnswerInterrupted() | AnswerResumed() | Finished():
+            case (
+                Accepted()
+                | AnswerProgress()
+                | TextDelta()
+                | AnswerInterrupted()
+                | AnswerResumed()
+                | Finished()
+            ):
                 if message.request_id != request_id:
                     continue  # the rest of one that was cancelled
                 yield message

@@ -29,6 +29,7 @@ from engine.messages.control import (
 )
 from engine.pipeline.live_request import LiveRequest
 from engine.scheduler.limits import SchedulerLimits
+from engine.scheduler.queue_time import QueueTime
 from engine.scheduler.request import Sequence, check_max_tokens
 from engine.scheduler.scheduler import Scheduler
 
@@ -82,6 +83,7 @@ class Head:
         self.epoch = placement.epoch
         self._text = text
         self._context_tokens = placement.context_tokens
+        self._max_sequences = placement.max_sequences
         self._submit = submit
         self._on_broken = on_broken
         self._scheduler = Scheduler(_limits(placement), placement.epoch)
@@ -92,6 +94,7 @@ class Head:
         self._untold: deque[tuple[LiveRequest, tuple[int, ...]]] = deque()
         self._wake = asyncio.Event()
         self._num_sequences = 0
+        self._queue_time = QueueTime()
         self._heard_s = time.monotonic()  # of the chain, whatever it computed
         self._broken: DaisyError | None = None
 
@@ -239,6 +242,7 @@ class Head:
             self._untold.append((live, token_ids))
             if live.request.stop:
                 self._tell()  # only its text says whether there is a next step
+        self._note_progress(now_s)
         self._wake.set()
 
     def on_failure(self, failure: BatchFailed | StageFailed) -> None:
@@ -315,13 +319,25 @@ class Head:
             for frame in frames:
                 await self._submit(frame)
             self._tell()
+        self._note_progress(time.monotonic())
 
     def _close(self, live: LiveRequest) -> None:
         if self._live.pop(live.sequence_id, None) is None:
             return  # it was never queued
+        if live.running_s is not None:
+            self._queue_time.ended(live.running_s)
         self._scheduler.cancel(live.sequence_id)
         self._outgoing.append(self._closing(live.sequence_id))
         self._wake.set()
+
+    def _note_progress(self, now_s: float) -> None:
+        """Note how far those are that have no text yet."""
+        for live in self._live.values():
+            if live.has_tokens:
+                continue
+            place, num_read = self._scheduler.standing(live.sequence_id)
+            wait_s = self._queue_time.wait_s(place, self._max_sequences) if place else None
+            live.on_progress(now_s, place, wait_s, num_read)
 
     def _closing(self, sequence_id: SequenceId) -> CloseSequence:
         return CloseSequence(epoch=self.epoch, sequence_id=sequence_id)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.config import TOKEN_DEADLINE_S
 from engine.errors import PeerTimeoutError
-from engine.messages.control import Finished, TextDelta
+from engine.messages.control import AnswerProgress, Finished, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from engine.pipeline.reply import Reply
 
     SendToAsker = Callable[[Message], Awaitable[None]]
+
+PROGRESS_EVERY_S = 0.25  # nobody reads faster
 
 
 @dataclass(slots=True)
@@ -45,11 +47,54 @@ class LiveRequest:
     _first_token_s: float | None = field(default=None, init=False)
     _last_token_s: float | None = field(default=None, init=False)
     _decode_compute_us: list[int] = field(default_factory=list, init=False)
+    _turn_s: float | None = field(default=None, init=False)
+    _progress: AnswerProgress | None = field(default=None, init=False)
+    _is_progress_told: bool = field(default=True, init=False)
+    _progress_due_s: float = field(default=0.0, init=False)
 
     @property
     def sequence_id(self) -> SequenceId:
         """Of its sequence on the stages."""
         return self.opening.sequence_id
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether any have come."""
+        return self._first_token_s is not None
+
+    @property
+    def running_s(self) -> float | None:
+        """From its turn to its last token; None where none came."""
+        if self._turn_s is None or self._last_token_s is None:
+            return None
+        return self._last_token_s - self._turn_s
+
+    def on_progress(
+        self, now_s: float, queue_place: int, wait_s: float | None, num_read: int
+    ) -> None:
+        """Note how far it is before its first token; the asker is told now and then.
+
+        Args:
+            now_s: Of the monotonic clock.
+            queue_place: From 1; 0 once it has its turn.
+            wait_s: Until its turn; None where nobody knows.
+            num_read: Tokens that are computed.
+        """
+        if queue_place == 0 and self._turn_s is None:
+            self._turn_s = now_s
+        last = self._progress
+        told = (0, 0) if last is None else (last.queue_place, last.num_read)
+        if told == (queue_place, num_read) or now_s < self._progress_due_s:
+            return
+        self._progress_due_s = now_s + PROGRESS_EVERY_S
+        self._progress = AnswerProgress(
+            request_id=self.request.request_id,
+            queue_place=queue_place,
+            wait_s=wait_s,
+            num_read=num_read,
+        )
+        self._is_progress_told = False
+        self._changed.set()
 
     def on_tokens(self, now_s: float, compute_us: int) -> None:
         """Note that tokens came.
@@ -100,6 +145,10 @@ class LiveRequest:
         while True:
             await self._wait_for_change(heard_s)
             self._changed.clear()
+            if self._progress is not None and not self._is_progress_told:
+                self._is_progress_told = True
+                if not self.has_tokens:
+                    await send(self._progress)
             text, ids = self.reply.take()
             if ids or text:
                 await send(

@@ -233,12 +233,13 @@ class Scheduler:
         self._preempted.clear()
         return preempted
 
-    def queue_place(self, sequence_id: SequenceId) -> int | None:
-        """Return a sequence's place in the queue, from 1; None for one that does not wait."""
+    def standing(self, sequence_id: SequenceId) -> tuple[int, int]:
+        """Return a sequence's place in the queue, from 1, or 0; and its computed tokens."""
         for place, sequence in enumerate(self._waiting, start=1):
             if sequence.sequence_id == sequence_id:
-                return place
-        return None
+                return place, 0
+        running = self._running.get(sequence_id)
+        return 0, 0 if running is None else running.num_computed_tokens
 
     def load(self) -> SchedulerLoad:
         """Count what is waiting, running and in flight."""

@@ -27,6 +27,7 @@ from engine.messages.control import (
     SHARD_FORMAT,
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     AskPoolStatus,
     Cancel,
@@ -60,6 +61,7 @@ class Script(msgspec.Struct, kw_only=True):
     tokens_per_s: float = 0.0  # 0: as fast as it goes
     accept_after_s: float = 0.0
     context_tokens: int = 8192
+    progress: list[dict] = []  # told before the first piece
     stops_before: int | None = None  # a piece it never sends
     interrupted_before: int | None = None
     pause_s: float = 0.2
@@ -194,6 +196,8 @@ class FakeNode:
                 return
             num = num_tokens(request)
             await send(writer, Accepted(request_id=name, prompt_tokens=num, seed=7))
+            for told in script.progress:
+                await send(writer, AnswerProgress(request_id=name, **told))
             await self.stream(request, writer)
             self.tasks.pop(name, None)
 

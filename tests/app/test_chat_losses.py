@@ -123,6 +123,26 @@ def test_reading_the_prompt_is_said_with_its_length(room, start_node):
     talk.wait(lambda: talk.last_view.progress.startswith("Reading your prompt, 7 tokens"))
 
 
+@pytest.mark.parametrize(
+    ("queue_place", "wait_s", "num_read", "words"),
+    [
+        (3, None, 0, "Waiting for its turn: place 3 in the queue…"),
+        (2, 12.6, 0, "Waiting for its turn: place 2 in the queue, about 12 s…"),
+        (1, 0.4, 0, "Waiting for its turn: place 1 in the queue…"),
+        (0, None, 5, "Reading your prompt: 5 of 7 tokens…"),
+        (0, None, 7, "Reading your prompt, 7 tokens…"),
+    ],
+)
+def test_how_far_it_is_before_its_first_text_is_said(
+    room, start_node, queue_place, wait_s, num_read, words
+):
+    told = {"queue_place": queue_place, "wait_s": wait_s, "num_read": num_read}
+    start_node(stops_before=0, progress=[told])
+    talk = room()
+    talk.ask("one two three")
+    talk.wait(lambda: talk.last_view.progress.startswith(words))
+
+
 def test_waiting_for_ones_turn_is_said(room, start_node):
     start_node(accept_after_s=30)
     talk = room()

@@ -16,6 +16,7 @@ from engine.errors import PlacementError
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     Cancel,
     ErrorReport,
@@ -183,6 +184,28 @@ def test_a_long_wait_is_said_again_and_for_what_it_is(tmp_path, capfd, monkeypat
         "The pool has not taken the question yet",
         "Waiting for the first token",
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"queue_place": 2, "wait_s": None, "num_read": 0}, "place 2 in the queue."),
+        ({"queue_place": 1, "wait_s": 7.0, "num_read": 0}, "place 1 in the queue, about 7.0 s."),
+        ({"queue_place": 0, "wait_s": None, "num_read": 4}, "4 tokens of the prompt are read."),
+    ],
+)
+def test_a_long_wait_is_said_with_how_far_it_is(tmp_path, capfd, monkeypatch, told, why):
+    monkeypatch.setattr("engine.cli.answering.QUIET_S", 0.1)
+
+    async def script(message, send):
+        await send(Accepted(message.request_id, prompt_tokens=5, seed=1))
+        await send(AnswerProgress(message.request_id, **told))
+        await asyncio.sleep(0.3)
+        await send(TextDelta(message.request_id, 0, "Yes.", (0,)))
+        await send(finished(message.request_id))
+
+    ask(tmp_path, script, "Why?")
+    assert why in capfd.readouterr().err
 
 
 def test_an_error_of_the_node_is_told_with_both_sentences(tmp_path):

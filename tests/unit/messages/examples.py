@@ -22,6 +22,7 @@ from engine.messages.chunk_frames import ChunkFrame, ChunkListFrame
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     AskPoolStatus,
     BatchFailed,
@@ -306,6 +307,9 @@ CONTROL: dict[MessageType, Message] = {
         request_id="r-1", what="Study PC was lost; the others go on with the answer."
     ),
     MessageType.ANSWER_RESUMED: AnswerResumed(request_id="r-1", pause_s=5.5),
+    MessageType.ANSWER_PROGRESS: AnswerProgress(
+        request_id="r-1", queue_place=2, wait_s=7.5, num_read=0
+    ),
     MessageType.NODE_HEARTBEAT: NodeHeartbeat(
         heartbeat=Heartbeat(
             node_id=NodeId("a1"),

@@ -6,6 +6,7 @@ from engine.errors import RemoteProtocolError
 from engine.messages.control import (
     Accepted,
     AnswerInterrupted,
+    AnswerProgress,
     AnswerResumed,
     Finished,
     Ping,
@@ -48,6 +49,16 @@ def test_a_pause_is_what_the_asker_saw_of_it():
     resumed = AnswerResumed(request_id="r1", pause_s=6.5)
     assert answer.take(piece(2, 7), 110.5) == (resumed, piece(2, 7))
     assert answer.take(end(), 111.0) == (end(ttft_s=3.0, decode_s=7.5),)
+
+
+def test_progress_is_passed_on_until_the_first_piece():
+    """What another head reads again of an answer that goes on is no news."""
+    answer = AnswerSoFar(question(), 100.0)
+    answer.take(ACCEPTED, 101.0)
+    reading = AnswerProgress(request_id="r1", queue_place=0, wait_s=None, num_read=256)
+    assert answer.take(reading, 102.0) == (reading,)
+    answer.take(piece(0, 5), 103.0)
+    assert answer.take(reading, 104.0) == ()
 
 
 def test_a_pause_before_the_first_piece_begins_with_the_loss():

@@ -17,6 +17,7 @@ from engine.errors import (
 )
 from engine.messages.control import (
     Accepted,
+    AnswerProgress,
     BatchFailed,
     Finished,
     StageFailed,
@@ -141,6 +142,10 @@ def test_a_long_prompt_is_computed_in_chunks_and_opened_once(chat_text):
     asker, chain = ask(chat_text, words, context_tokens=2048)
     assert chain.events.count(("open", 1)) == 1
     assert [b.num_logits for b in chain.batches][:-2] == [0] * (len(chain.batches) - 2)
+    read = [message.num_read for message in asker.of(AnswerProgress)]
+    assert read[0] == chain.batches[0].num_tokens
+    assert read == sorted(read)
+    assert {message.queue_place for message in asker.of(AnswerProgress)} == {0}
     prompt = [int(i) for b in chain.batches[:-1] for i in b.token_ids]
     assert len(prompt) == asker.accepted.prompt_tokens > 600
     assert asker.finished.completion_tokens == 2
@@ -285,10 +290,14 @@ def test_more_requests_than_places_wait_their_turn(chat_text):
                 group.create_task(head.answer(question(f"r{number}"), asker.send))
             for asker in askers:
                 await asker.wait_for(Accepted)
+            for asker in askers[2:]:
+                await asker.wait_for(AnswerProgress)
             chain.go_on()
 
     run(scenario())
     assert [a.text for a in askers] == [PARIS_TEXT] * 5
+    assert [a.of(AnswerProgress)[0].queue_place for a in askers[2:]] == [1, 2, 3]
+    assert not any(a.of(AnswerProgress) for a in askers[:2])
     assert max(len(batch.steps) for batch in chain.batches) == 2
 
 

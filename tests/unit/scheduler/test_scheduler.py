@@ -169,13 +169,8 @@ def test_no_more_sequences_run_than_allowed():
     """The rest wait in order, and each knows its place."""
     filled = with_sequences(*(sequence(number) for number in range(1, 5)), max_sequences=2)
     assert work(filled.next_micro_batch()) == [(1, 0, 4, 1), (2, 0, 4, 1)]
-    assert [filled.queue_place(SequenceId(number)) for number in (1, 2, 3, 4, 5)] == [
-        None,
-        None,
-        1,
-        2,
-        None,
-    ]
+    standings = [filled.standing(SequenceId(number)) for number in (1, 2, 3, 4, 5)]
+    assert standings == [(0, 0), (0, 0), (1, 0), (2, 0), (0, 0)]
     assert filled.load().num_waiting == 2
     assert filled.load().num_running == 2
 
@@ -404,8 +399,8 @@ def test_a_sequence_is_admitted_only_if_its_prompt_and_a_block_fit():
         max_tokens=64,
     )
     assert [step[0] for step in run(filled, 1)[0]] == [1]
-    assert filled.queue_place(SequenceId(2)) == 1
-    assert filled.queue_place(SequenceId(3)) == 2
+    assert filled.standing(SequenceId(2)) == (1, 0)
+    assert filled.standing(SequenceId(3)) == (2, 0)
     filled.cancel(SequenceId(1))
     assert [step[0] for step in run(filled, 1)[0]] == [2, 3]
 
@@ -439,7 +434,7 @@ def test_of_several_younger_ones_the_youngest_goes_back():
     assert filled.load().free_blocks == 0
     assert work(filled.next_micro_batch()) == [(1, 32, 1, 1), (2, 32, 1, 1)]
     assert filled.take_preempted() == (3,)
-    assert filled.queue_place(SequenceId(3)) == 1
+    assert filled.standing(SequenceId(3)) == (1, 0)
 
 
 def test_a_younger_one_never_takes_the_room_of_an_older():
