@@ -94,7 +94,7 @@ class PoolHost:
         facts, stage, head = self.part.facts, self._placements.stage, self._placements.head
         facts.epoch = self._placements.epoch
         facts.layers = None if stage is None else stage.place.layers
-        facts.model = None if stage is None else stage.loaded.model_name
+        facts.model = None if stage is None else stage.loaded.model.name
         facts.memory_lent_bytes = self._placements.memory_bytes()
         facts.layer_ms = None if stage is None else stage.server.layer_ms
         facts.active_requests = 0 if head is None else head.num_active

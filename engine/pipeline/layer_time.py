@@ -15,13 +15,13 @@ class LayerTime:
     The median of the last few, so that one pass during which the PC was busy counts for nothing.
     """
 
-    def __init__(self, num_layers: int) -> None:
+    def __init__(self, work: float) -> None:
         """Begin with nothing measured.
 
         Args:
-            num_layers: Of the stage.
+            work: Of the stage for one token, in average layers of its model: the LM head is in it.
         """
-        self._num_layers = num_layers
+        self._work = work
         self._passes_us: deque[int] = deque(maxlen=_KEPT)
 
     def add(self, num_tokens: int, compute_us: int) -> None:
@@ -36,7 +36,7 @@ class LayerTime:
 
     @property
     def ms(self) -> float | None:
-        """Milliseconds a token and layer; None while too few passes were measured."""
+        """Milliseconds a token and average layer; None while too few passes were measured."""
         if len(self._passes_us) < _FEWEST:
             return None
-        return median(self._passes_us) / self._num_layers / 1000
+        return median(self._passes_us) / self._work / 1000

@@ -18,7 +18,7 @@ from engine.stages.host import StageProcess
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.domain import SequenceId, StageDescription
+    from engine.domain import ModelDescription, SequenceId, StageDescription
     from engine.messages.control import Placement, StagePlace
     from engine.messages.stage_control import LoadShard
     from engine.pipeline.shard_folder import ShardFolder
@@ -32,7 +32,7 @@ class LoadedStage:
     Attributes:
         process: Holds it.
         description: As it was loaded.
-        model_name: Whose layers it has.
+        model: Whose layers it has.
 
     Thread: the node's loop.
     """
@@ -43,7 +43,7 @@ class LoadedStage:
         description: StageDescription,
         manifest_sha256: str,
         order: LoadShard,
-        model_name: str,
+        model: ModelDescription,
     ) -> None:
         """Take over a process that has loaded.
 
@@ -52,11 +52,11 @@ class LoadedStage:
             description: As it was loaded.
             manifest_sha256: Of the shards.
             order: What it was told to load, and how.
-            model_name: Whose layers.
+            model: Whose layers.
         """
         self.process = process
         self.description = description
-        self.model_name = model_name
+        self.model = model
         self._manifest_sha256 = manifest_sha256
         self._order = order
 
@@ -121,5 +121,5 @@ async def load_stage(
         await asyncio.shield(process.close())
         raise
     return LoadedStage(
-        process, description, placement.manifest_sha256, order, folder.manifest.model.name
+        process, description, placement.manifest_sha256, order, folder.manifest.model
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import PlacementError
 from engine.pipeline.stage_server import Send, StageServer
+from engine.splitter.layer_work import layer_times, stage_work
 from engine.transport.session import Liveness
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ async def join_chain(
             placement.epoch,
             None if next_link is None else next_link.send,
             send_own_head if head_link is None else head_link.send,
-            len(place.layers),
+            stage_work(layer_times(loaded.model), place.layers),
         )
         yield PlacedStage(place, placement, loaded, server, next_link, head_link)
     finally:

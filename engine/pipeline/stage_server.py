@@ -66,7 +66,7 @@ class StageServer:
         epoch: int,
         send_next: Send | None,
         send_head: Send,
-        num_layers: int = 1,
+        work: float = 1.0,
     ) -> None:
         """Join a loaded stage to its neighbours.
 
@@ -76,7 +76,7 @@ class StageServer:
             epoch: Of the placement; frames of any other are dropped and counted.
             send_next: Reaches the next stage; None on the last one.
             send_head: Reaches the head.
-            num_layers: Of the stage.
+            work: Of the stage for one token, in average layers of the model.
         """
         self._process = process
         self._stage_index = stage_index
@@ -87,7 +87,7 @@ class StageServer:
         # What was handed to the process and not passed on: micro-batches it computes, and the
         # openings and closings that must not overtake those before them.
         self._pending: deque[_Computing | bytes] = deque()
-        self._layer_time = LayerTime(num_layers)
+        self._layer_time = LayerTime(work)
         self._error: DaisyError | None = None  # what broke the chain here
         self._failed: StageFailed | None = None  # the same, as the head is told it
         self._told = False

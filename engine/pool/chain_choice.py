@@ -13,11 +13,11 @@ from engine.pool.chain_search import MAX_CANDIDATES, ChainSearch, fits_in_order,
 from engine.pool.chain_times import (
     chain_score,
     expectation,
-    layer_times,
     link_ms,
     ring_ms,
 )
 from engine.pool.plan import NodeFacts, why_unusable
+from engine.splitter.layer_work import layer_times
 from engine.splitter.partition import (
     LayerCosts,
     NodeCapability,

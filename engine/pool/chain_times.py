@@ -1,9 +1,4 @@
-"""How long a token takes along a chain, from what was measured on each PC; pure.
-
-A stage's time is in proportion to the weights it reads for a token: its layers', and the LM head's
-on the last one, which may be as much as ten layers. Looking up one row of the embedding costs
-nothing.
-"""
+"""How long a token takes along a chain, from what was measured on each PC; pure."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.pool.plan import Expectation
-from engine.splitter.partition import LayerCosts
+from engine.splitter.layer_work import layer_times, stage_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,23 +14,11 @@ if TYPE_CHECKING:
 
     from engine.domain import LayerRange, ModelDescription
     from engine.pool.plan import NodeFacts
+    from engine.splitter.partition import LayerCosts
 
     Chain: TypeAlias = tuple[tuple[NodeFacts, LayerRange], ...]
 
 UNKNOWN_LINK_MS = 1.0  # a hop in a local network, until it is measured
-
-
-def layer_times(model: ModelDescription) -> LayerCosts:
-    """Return what each layer and the LM head take, where an average layer takes 1.
-
-    Args:
-        model: Whose layers.
-    """
-    mean = max(1.0, sum(model.layer_bytes) / model.num_layers)
-    return LayerCosts(
-        layers=tuple(max(1, num_bytes) / mean for num_bytes in model.layer_bytes),
-        last_extra=model.head_bytes / mean,
-    )
 
 
 def compute_ms(times: LayerCosts, node: NodeFacts, layers: LayerRange) -> float | None:
@@ -49,9 +32,7 @@ def compute_ms(times: LayerCosts, node: NodeFacts, layers: LayerRange) -> float 
     per_layer = node.known_layer_ms
     if per_layer is None:
         return None
-    is_last = layers.stop == len(times.layers)
-    work = sum(times.layers[layers.start : layers.stop])
-    return per_layer * (work + (times.last_extra if is_last else 0.0))
+    return per_layer * stage_work(times, layers)
 
 
 def ring_ms(nodes: Sequence[NodeFacts]) -> float:

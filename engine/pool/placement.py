@@ -24,11 +24,12 @@ from engine.pool.chain_choice import (
     smallest_chain,
     solo_node,
 )
-from engine.pool.chain_times import compute_ms, expectation, layer_times
+from engine.pool.chain_times import compute_ms, expectation
 from engine.pool.plan import Plan, PlannedStage, in_gib, plan_rows
 from engine.pool.private_chain import private_chain
 from engine.pool.shortage import shortage
 from engine.pool.stage_memory import StageMemory, stage_memory, stage_sizes, usable_for
+from engine.splitter.layer_work import layer_times
 from engine.splitter.partition import check_partition
 
 if TYPE_CHECKING:

@@ -50,10 +50,10 @@ class Link:
 class Stage:
     """A server between a fake process and two links."""
 
-    def __init__(self, *, is_last=False, num_layers=1):
+    def __init__(self, *, is_last=False, work=1.0):
         self.process, self.next, self.head = FakeProcess(), Link(), Link()
         send_next = None if is_last else self.next.send
-        self.server = StageServer(self.process, 1, EPOCH, send_next, self.head.send, num_layers)
+        self.server = StageServer(self.process, 1, EPOCH, send_next, self.head.send, work)
         self.error = None
 
     async def accept(self, *frames):
@@ -332,7 +332,7 @@ def test_what_a_later_stage_cannot_tell_the_head_is_passed_on():
 
 def test_the_time_of_a_layer_is_the_stages_own_on_single_tokens():
     async def scenario():
-        stage = Stage(num_layers=5)
+        stage = Stage(work=5.0)
         async with stage.running():
             for number in range(9):
                 await stage.accept(batch(number, compute_us=70_000))
