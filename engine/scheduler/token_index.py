@@ -70,7 +70,8 @@ class TokenIndex:
     def tail(self, start: int) -> NDArray[np.int32]:
         """Return the tokens from a position that is still kept to the end, int32, a copy."""
         slots = np.arange(start, self._length) & self._slot_mask
-        return self._array[slots]
+        tail: NDArray[np.int32] = self._array[slots]
+        return tail
 
     def append(self, token_ids: NDArray[np.int32]) -> None:
         """Add tokens at the end.
