@@ -125,6 +125,7 @@ def decode_manifest(data: bytes) -> Manifest:
     for entry in manifest.files:
         check_entry(entry, "The manifest")
     _check_ranges(manifest)
+    _check_form(manifest)
     check_description(manifest.model, "The manifest")
     _check_golden(manifest)
     return manifest
@@ -142,6 +143,21 @@ def _check_ranges(manifest: Manifest) -> None:
         raise ShardCorruptError(
             f"The manifest's shards hold {expected} of {manifest.model.num_layers} layers."
         )
+
+
+def _check_form(manifest: Manifest) -> None:
+    """Return if every shard is an IR: what OpenVINO reads it as goes by the name.
+
+    Raises:
+        ShardCorruptError: One is something else, such as a compiled blob.
+    """
+    for shard in manifest.shards:
+        stem, _, ending = shard.xml.path.rpartition(".")
+        if ending != "xml" or shard.weights.path != f"{stem}.bin":
+            raise ShardCorruptError(
+                f"The manifest's shard of layers {shard.layers} is no IR: {shard.xml.path}, "
+                f"{shard.weights.path}."
+            )
 
 
 def check_entry(entry: FileEntry, where: str) -> None:

@@ -78,7 +78,11 @@ class TlsGate(asyncio.Protocol):
             tcp.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what was decrypted; what came right behind the handshake waits."""
+        """Hand on what was decrypted; what came right behind the handshake waits.
+
+        Until ``start_tls`` puts TLS in between nothing is read; should a byte come all the same,
+        the connection ends.
+        """
         if self._is_through:
             self._behind.data_received(data)
         else:
@@ -106,6 +110,10 @@ class TlsGate(asyncio.Protocol):
 
     async def _secure(self, tcp: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
+        if self._early:
+            # Said in clear, by nobody knows whom; it must never pass for what TLS brought.
+            tcp.abort()
+            return
         try:
             secured = await loop.start_tls(
                 tcp,

@@ -500,7 +500,7 @@ def test_a_second_fetch_moves_nothing_also_after_a_restart(two, tiny):
     with_two(two, again)
 
 
-def test_a_manifest_that_is_said_to_be_huge_is_refused_before_any_of_it_comes(two, tiny):
+def test_s10_a_manifest_that_is_said_to_be_huge_is_refused_before_any_of_it_comes(two, tiny):
     async def work(a, b):
         _, manifest = await cut(a, tiny)
         source = StoreSource(a.store, "liar")
@@ -531,7 +531,7 @@ def test_what_is_no_manifest_or_no_shard_is_refused_and_not_held(two, tiny):
     with_two(two, work)
 
 
-def test_a_shard_that_changed_on_the_disk_is_found_and_fetched_anew(two, tiny):
+def test_s10_a_shard_that_changed_on_the_disk_is_found_and_fetched_anew(two, tiny):
     async def work(a, b):
         _, manifest = await cut(a, tiny)
         source = StoreSource(a.store)

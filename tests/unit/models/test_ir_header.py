@@ -77,7 +77,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("case", [row[0] for row in K27["rows"] if row[0] in DAMAGES])
-def test_damage_is_named_with_file_and_sizes(case, ir):
+def test_s11_damage_is_named_with_file_and_sizes(case, ir):
     damage, words = DAMAGES[case]
     damage(*ir)
     before = sorted(ir[0].parent.iterdir())
@@ -115,7 +115,7 @@ def test_weights_that_are_too_long_are_said_and_do_no_harm(ir):
         ("size", " 4"),
     ],
 )
-def test_numbers_that_are_none_are_damage(attribute, value, ir):
+def test_s11_numbers_that_are_none_are_damage(attribute, value, ir):
     _edit(ir[0], rf'{attribute}="\d+"', f'{attribute}="{value}"')
     with pytest.raises(ModelFileError, match=r"openvino_model.xml is damaged"):
         check_ir(*ir)
@@ -146,7 +146,7 @@ def test_other_files_under_the_name_are_named(content, words, ir):
         check_ir(*ir)
 
 
-def test_entities_are_never_expanded(ir):
+def test_s11_entities_are_never_expanded(ir):
     levels = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
     ir[0].write_text(f'<!DOCTYPE net [<!ENTITY e0 "x">{levels}]><net>&e11;</net>')
     start = time.process_time()

@@ -75,7 +75,7 @@ def test_a_member_that_starts_again_elsewhere_outlives_its_earlier_announcement(
     assert world.addresses("ben") == (PeerAddress(THERE, 7420),)
 
 
-def test_a_stranger_is_never_dialled_and_shown_only_while_it_shows_a_code(world):
+def test_s28_a_stranger_is_never_dialled_and_shown_only_while_it_shows_a_code(world):
     eve = RosterKeeper(world.folders["eve"])
     world.hear(eve, "run9")
     assert world.announced.pools_nearby() == ()
@@ -136,7 +136,7 @@ def test_a_member_that_slept_through_a_removal_is_recognised_by_the_secret_that_
     asyncio.run(run())
 
 
-def test_whoever_forges_a_token_is_a_stranger(world):
+def test_s01_whoever_forges_a_token_is_a_stranger(world):
     token = recognition_token(os.urandom(32), world.ids("ben"), "run1", 7420)
     world.announced.take(Appeared(Announcement("run1", token, 7420, 1, 1), (HERE,)), 0.0)
     assert world.addresses("ben") == ()

@@ -215,7 +215,7 @@ def test_what_is_not_there_is_the_other_pcs_error_and_the_connection_goes_on(sto
     run(test)
 
 
-def test_a_path_is_no_name(store):
+def test_s14_a_path_is_no_name(store):
     """Decoding refuses it; so does the store behind it."""
     sent = []
 

@@ -1,6 +1,7 @@
 """Chunk lists, bitmaps, names, and who is asked for what."""
 
 import hashlib
+import re
 
 import msgspec
 import pytest
@@ -45,8 +46,17 @@ HOSTILE_NAMES = [
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_a_name_is_a_hash_in_small_hex_digits_and_nothing_else(name):
+def test_s14_a_name_is_a_hash_in_small_hex_digits_and_nothing_else(name):
     """Never a path, whatever a peer sends."""
+    with pytest.raises(UsageError):
+        checked_name(name)
+
+
+@given(name=st.text(max_size=80) | st.text("0123456789abcdef", min_size=60, max_size=68))
+def test_s14_any_text_is_64_small_hex_digits_or_is_refused(name):
+    if re.fullmatch("[0-9a-f]{64}", name):
+        assert checked_name(name) == name
+        return
     with pytest.raises(UsageError):
         checked_name(name)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from engine.domain import NodeId
+from engine.errors import RemoteProtocolError
 from engine.messages.deployment import Deployment
 from engine.messages.pool import Stamp, Term
 from engine.messages.pool_control import DeploymentChanged, EndPlacement
@@ -81,6 +82,68 @@ def after(*orders: object) -> Host:
 
     asyncio.run(scenario())
     return host
+
+
+class Told:
+    """Takes down what was carried out."""
+
+    def __init__(self) -> None:
+        self.ended: list[int] = []
+        self.epoch = EPOCH
+        self.is_loaded = True
+
+    async def end(self, *, for_good: bool = True) -> None:
+        self.ended.append(self.epoch)
+
+
+REPLACED = Term(1, NodeId("y"), 1)
+IN_FORCE = Term(2, NodeId("x"), 5)
+
+
+def stamped(pool_id: str, term: Term, sender: str) -> EndPlacement:
+    return EndPlacement(stamp=Stamp(pool_id, term, NodeId(sender)), epoch=EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("order", "came_from"),
+    [
+        (stamped("open", TERM, COORDINATOR), COORDINATOR),
+        (stamped("open", REPLACED, "y"), "y"),
+        (stamped("open", IN_FORCE, COORDINATOR), COORDINATOR),
+        (stamped("other", IN_FORCE, "x"), "x"),
+    ],
+    ids=["of the term before", "of one long gone", "in the new one's name", "of another pool"],
+)
+def test_s08_a_recorded_order_is_refused_once_its_term_has_ended(
+    order: EndPlacement, came_from: str
+) -> None:
+    """TLS lets nobody play back bytes; this is about a member that sends again what it was sent."""
+
+    async def scenario() -> list[int]:
+        host = Told()
+        fence = Fence("open", TERM)
+        desk = OrderDesk(NodeId("a"), fence, RecordBook(), host, Files(Shelf(), None), None)
+        with suppress(asyncio.CancelledError):
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(desk.run())
+                await asyncio.sleep(0)
+                fence.accept(IN_FORCE)
+                desk.take(order, NodeId(came_from))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                running.cancel()
+        return host.ended
+
+    assert asyncio.run(scenario()) == []
+
+
+def test_s08_an_order_in_anothers_name_costs_its_sender_the_connection() -> None:
+    async def scenario() -> None:
+        async with desk_of(Host()) as desk:
+            with pytest.raises(RemoteProtocolError):
+                desk.take(END, NodeId("b"))
+
+    asyncio.run(scenario())
 
 
 def test_a_stage_stays_loaded_while_the_pool_places_anew() -> None:

@@ -83,7 +83,7 @@ def test_progress_is_verified_bytes_and_never_goes_back(store):
     assert done.fetched_bytes == len(DATA) - CHUNK_BYTES
 
 
-def test_a_flipped_bit_sets_its_sender_aside_by_name_and_is_fetched_from_another(store):
+def test_s10_a_flipped_bit_sets_its_sender_aside_by_name_and_is_fetched_from_another(store):
     """The file is right all the same."""
     bad, good = Peer("bad", DATA), Peer("good", DATA)
     bad.bad = set(range(5))

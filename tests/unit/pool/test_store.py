@@ -90,7 +90,7 @@ def test_an_empty_file_is_a_file(store):
     assert store.object_path(name).read_bytes() == b""
 
 
-def test_a_flipped_bit_is_refused_and_nothing_is_written(store):
+def test_s10_a_flipped_bit_is_refused_and_nothing_is_written(store):
     """Nor a chunk of another length, nor another chunk."""
     store.begin(CHUNKS)
     good = pieces(DATA)[1]
@@ -145,7 +145,7 @@ def test_a_chunk_the_disk_lost_is_found_before_the_file_is_whole(store, root):
     assert store.finish(NAME).read_bytes() == DATA
 
 
-def test_a_chunk_list_that_lies_is_found_out(store, root):
+def test_s10_a_chunk_list_that_lies_is_found_out(store, root):
     """Every chunk as listed, and yet another file; nothing of it stays."""
     other = chunked(random_bytes(CHUNK_BYTES, 9))
     lie = ChunkList(1, NAME, other.num_bytes, other.digests)
@@ -252,7 +252,7 @@ def test_verifying_reads_all_of_it(store, root):
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_no_name_leads_out_of_the_store(store, root, name):
+def test_s14_no_name_leads_out_of_the_store(store, root, name):
     """Every call refuses it, and no file appears or is read."""
     before = sorted(root.rglob("*"))
     calls = [

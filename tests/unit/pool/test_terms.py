@@ -30,7 +30,7 @@ def test_a_term_is_shown_by_counter_and_claimant() -> None:
     assert str(NEW) == "2/a"
 
 
-def test_only_the_accepted_term_is_admitted() -> None:
+def test_s08_only_the_accepted_term_is_admitted() -> None:
     fence = Fence("pool", OLD)
     assert fence.admit(stamp(OLD))
     assert not fence.admit(stamp(NEW))
@@ -46,14 +46,14 @@ def test_a_fence_that_accepted_nothing_admits_nothing() -> None:
     assert fence.num_early == 1
 
 
-def test_another_pool_and_a_false_sender_are_refused() -> None:
+def test_s08_another_pool_and_a_false_sender_are_refused() -> None:
     fence = Fence("pool", OLD)
     assert not fence.admit(stamp(OLD, pool_id="other"))
     assert not fence.admit(stamp(OLD, sender="c"))
     assert fence.num_foreign == 2
 
 
-def test_a_fence_never_goes_back() -> None:
+def test_s08_a_fence_never_goes_back() -> None:
     fence = Fence("pool", NEW)
     fence.accept(NEW)
     with pytest.raises(LocalProtocolError, match="1/b was accepted after 2/a"):

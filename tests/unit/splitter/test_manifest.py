@@ -158,7 +158,7 @@ def test_plain_names_are_taken(path):
     ],
 )
 @pytest.mark.parametrize("where", ["text", "shard", "golden"])
-def test_a_name_that_could_lead_elsewhere_is_refused(path, where):
+def test_s14_a_name_that_could_lead_elsewhere_is_refused(path, where):
     document = as_json()
     place = {
         "text": document["text_files"][0],
@@ -167,6 +167,26 @@ def test_a_name_that_could_lead_elsewhere_is_refused(path, where):
     }[where]
     place["path"] = path
     refused(document, "names a file it may not")
+
+
+@pytest.mark.parametrize(
+    ("xml", "weights"),
+    [
+        ("layers-001-004/openvino_model.blob", "layers-001-004/openvino_model.bin"),
+        ("layers-001-004/openvino_model.onnx", "layers-001-004/openvino_model.bin"),
+        ("layers-001-004/model.pdmodel", "layers-001-004/model.pdiparams"),
+        ("layers-001-004/openvino_model", "layers-001-004/openvino_model.bin"),
+        ("layers-001-004/openvino_model.xml", "layers-001-004/openvino_model.blob"),
+        ("layers-001-004/openvino_model.xml", "layers-001-004/other.bin"),
+        ("layers-001-004/openvino_model.xml", "text/openvino_model.bin"),
+    ],
+)
+def test_s12_a_shard_is_an_ir_and_never_a_compiled_blob_or_another_format(xml, weights):
+    """What OpenVINO reads a file as goes by its name and content; a peer may choose neither."""
+    document = as_json()
+    document["shards"][1]["xml"]["path"] = xml
+    document["shards"][1]["weights"]["path"] = weights
+    refused(document, "is no IR")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
+import psutil
 import pytest
 
 import engine
@@ -67,6 +68,17 @@ async def said_to(port: ControlPort, data: bytes) -> bytes:
         writer.close()
 
 
+def browser_request(host: str, origin: str | None, *, is_websocket: bool) -> bytes:
+    """What a browser says first."""
+    lines = ["GET / HTTP/1.1", f"Host: {host}"]
+    if origin is not None:
+        lines.append(f"Origin: {origin}")
+    if is_websocket:
+        key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+        lines += ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", key]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
 def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "little") + frame
 
@@ -97,7 +109,7 @@ def test_who_has_the_token_speaks_frames_both_ways():
     ],
     ids=["wrong token", "no token", "hello of a node", "nothing", "zeros", "4 GiB"],
 )
-def test_who_has_no_token_is_closed_without_a_word(first):
+def test_s20_who_has_no_token_is_closed_without_a_word(first):
     async def scenario():
         async with open_port() as (node, port):
             assert await said_to(port, first) == b""
@@ -126,6 +138,74 @@ def test_s21_a_request_of_a_browser_is_closed_without_a_word(request_of_a_browse
             assert node.heard == []
             connection = await connect_control(port.number, TOKEN, "0.9")
             await connection.close("It still works.")
+
+    run(scenario)
+
+
+HOSTS = [
+    "evil.example",
+    "",
+    "127.0.0.1.evil",
+    "localhost.",
+    "[::1]",
+    "127.0.0.1:1",
+    "127.0.0.1:{port}",
+    "localhost:{port}",
+]
+ORIGINS = ["https://evil.example", "http://localhost", "http://127.0.0.1:{port}", "null", "", None]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("is_websocket", [False, True], ids=["fetch", "websocket"])
+def test_s19_no_host_a_browser_may_name_gets_a_word(host, is_websocket):
+    """Rebinding needs a server that speaks HTTP: this port speaks none, to any name."""
+
+    async def scenario():
+        async with open_port() as (node, port):
+            said = browser_request(host.format(port=port.number), None, is_websocket=is_websocket)
+            assert await said_to(port, said) == b""
+            assert node.heard == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("is_websocket", [False, True], ids=["fetch", "websocket"])
+def test_s21_no_page_wherever_it_is_from_gets_a_word(origin, is_websocket):
+    async def scenario():
+        async with open_port() as (node, port):
+            named = None if origin is None else origin.format(port=port.number)
+            host = f"127.0.0.1:{port.number}"
+            assert (
+                await said_to(port, browser_request(host, named, is_websocket=is_websocket)) == b""
+            )
+            assert node.heard == []
+
+    run(scenario)
+
+
+def test_s21_a_page_that_hides_frames_in_what_it_posts_gets_no_word():
+    """What a page can choose is the body; what this port looks at first is what it can't."""
+
+    async def scenario():
+        async with open_port() as (node, port):
+            opening = framed(encode_control(OpenControl(token=TOKEN, product_version="1")))
+            frames = opening + framed(encode_control(Ping(number=1)))
+            head = browser_request("127.0.0.1", "https://evil.example", is_websocket=False)
+            assert await said_to(port, head.replace(b"GET", b"POST") + frames * 400) == b""
+            assert node.heard == []
+
+    run(scenario)
+
+
+def test_s20_the_port_is_on_loopback_and_nowhere_else():
+    async def scenario():
+        async with open_port() as (_, port):
+            listening = {c.laddr[0] for c in psutil.Process().net_connections() if at(c, port)}
+            assert listening == {"127.0.0.1"}
+
+    def at(connection, port):
+        return connection.status == psutil.CONN_LISTEN and connection.laddr[1] == port.number
 
     run(scenario)
 
@@ -198,7 +278,7 @@ def test_what_answers_and_is_no_node_is_said():
     run(scenario)
 
 
-def test_a_crowd_without_the_token_does_not_keep_its_owner_out():
+def test_s18_a_crowd_without_the_token_does_not_keep_its_owner_out():
     """The oldest of them goes: a program with the token shows it at once."""
 
     async def scenario():

@@ -112,7 +112,7 @@ def test_a_stranger_may_not_send_more_than_a_hello(pair: Pair) -> None:
         pair.listener.receive(long, 100)
 
 
-def test_another_version_is_named_on_both_sides() -> None:
+def test_s26_another_version_is_named_on_both_sides() -> None:
     """The listener answers with its own hello, so that the caller, too, can name both."""
     pair = Pair()
     theirs = bytearray(pair.caller.data_to_send()[0])
@@ -129,7 +129,7 @@ def test_another_version_is_named_on_both_sides() -> None:
     assert pair.caller.data_to_send() == []
 
 
-def test_a_hello_that_contradicts_its_prefix_is_another_version(pair: Pair) -> None:
+def test_s26_a_hello_that_contradicts_its_prefix_is_another_version(pair: Pair) -> None:
     odd = encode_control(msgspec.structs.replace(hello("x"), protocol_version=7))
     with pytest.raises(VersionMismatchError, match="version 7"):
         pair.listener.receive(odd, 100)

@@ -226,6 +226,29 @@ def test_s18_ten_megabytes_of_random_bytes_leave_a_member_undisturbed(trust, peo
     assert asyncio.run(run()).count("made") == 1
 
 
+def test_s09_what_was_said_in_clear_before_tls_is_never_taken_for_what_came_through_it(trust):
+    """Whoever stands in between could put words before a member's own."""
+
+    class Tcp(asyncio.Transport):
+        is_aborted = False
+
+        def get_extra_info(self, name, default=None):
+            return ("192.0.2.7", 1234) if name == "peername" else default
+
+        def abort(self):
+            self.is_aborted = True
+
+    async def run():
+        told = []
+        async with asyncio.TaskGroup() as group:
+            gate, tcp = TlsGate(Echo(told), trust, Admission(), group), Tcp()
+            gate.connection_made(tcp)
+            gate.data_received(b"obey me")
+        return tcp.is_aborted, told
+
+    assert asyncio.run(run()) == (True, [])
+
+
 def test_a_gate_that_is_made_while_the_node_stops_closes(trust):
     async def run():
         admission = Admission()
