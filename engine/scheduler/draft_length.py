@@ -1,0 +1,214 @@
+"""How many tokens to guess for a sequence: as many as make its next tokens come soonest, or none.
+
+What is weighed: how often guesses have held, what further rows cost the stages, what guessing
+itself costs, and how long a frame takes round the chain, links included. A long way round makes
+guesses cheap; stages that others keep busy make them dear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.scheduler.acceptance import Acceptance
+
+if TYPE_CHECKING:
+    from engine.domain import SequenceId
+    from engine.scheduler.row_costs import RowCosts
+
+# The lengths a stage is warmed for: with its first row, a draft of 3 makes 4 rows and one of 15
+# makes 16, which is where CPUs change to another kernel.
+DRAFT_LENGTHS = (0, 1, 2, 3, 5, 7, 10, 15)
+_MAX_LENGTH = DRAFT_LENGTHS[-1]
+_FIRST_RATE = 0.6  # before anything is known; what a small draft model reaches on its first token
+_RATE_BY_DEPTH = 0.98  # and how it falls from one token to the next
+_FIRST_TRIALS = 3.0  # that counts for; soon forgotten
+_PRIOR_TRIALS = 8.0  # what other sequences showed counts for so many of one's own
+_POOL_DECAY = 0.995
+_PRIORS_EVERY = 8  # drafts
+_SEQUENCE_DECAY = 0.97
+_REMEMBERED_TIMES = 10
+_MIN_GAIN = 1.01  # less than that is within the error of what was measured
+_FIRST_PROBE_AFTER = 8  # tokens without a guess
+_MIN_PROBE_AFTER = 3  # where the last one held
+_MAX_PROBE_AFTER = 64
+_BEST_RATE = 0.95  # where even guesses as good as this do not pay, nothing is probed
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of one sequence."""
+
+    acceptance: Acceptance
+    num_silent: int = 0  # choices of 0 since its last guess
+    probe_after: int = _FIRST_PROBE_AFTER
+    rates: list[float] | None = field(default=None)  # as of the last trial
+
+
+class _RunningMean:
+    """Of the newest times; the first one counts whole."""
+
+    def __init__(self, assumed: float = 0.0) -> None:
+        self.mean = assumed
+        self._num = 0
+
+    def add(self, value: float) -> None:
+        self._num = min(self._num + 1, _REMEMBERED_TIMES)
+        self.mean += (value - self.mean) / self._num
+
+
+class DraftLength:
+    """Chooses among ``DRAFT_LENGTHS`` for the sequences of one head. For one thread."""
+
+    def __init__(self, row_costs: RowCosts, num_stages: int, max_frames: int = 1) -> None:
+        """Begin with what was measured at load.
+
+        Args:
+            row_costs: Of the head's own stage; the others are taken to be of its kind.
+            num_stages: Of the chain.
+            max_frames: Frames of one sequence that may follow each other down the chain; with 1,
+                each waits for the answer to the one before.
+        """
+        self._costs = row_costs
+        self._num_stages = num_stages
+        self._max_frames = max_frames
+        # Of one row, by all stages together; of a frame's ways round the chain; to guess a token.
+        self._compute_s = _RunningMean(row_costs.one_row_s * num_stages)
+        self._link_s = _RunningMean()
+        self._draft_s = _RunningMean()
+        self._pool = Acceptance(_MAX_LENGTH, _POOL_DECAY)
+        self._records: dict[SequenceId, _Record] = {}
+        self._priors = self._pool_rates()
+        self._num_observed = 0
+
+    def choose(self, sequence_id: SequenceId, num_running: int) -> int:
+        """Return how many tokens to guess for a sequence now.
+
+        Args:
+            sequence_id: Any; one that is not known yet begins with what others have shown.
+            num_running: Sequences that run, this one included.
+
+        Returns:
+            One of ``DRAFT_LENGTHS``. Where guessing does not pay it is 0, but for a rare guess of
+            one token that shows whether it would again.
+        """
+        record = self._record(sequence_id)
+        if record.rates is None:
+            record.rates = record.acceptance.rates(self._priors, _PRIOR_TRIALS)
+        length = self._best(record.rates, num_running)
+        if length:
+            return length
+        record.num_silent += 1
+        if record.num_silent < record.probe_after:
+            return 0
+        return int(self._best([_BEST_RATE] * _MAX_LENGTH, num_running) > 0)
+
+    def observe(self, sequence_id: SequenceId, num_drafted: int, num_accepted: int) -> None:
+        """Take what became of a draft.
+
+        Args:
+            sequence_id: Whose.
+            num_drafted: Tokens that were sent as guesses; with 0 nothing happens.
+            num_accepted: How many of them held.
+        """
+        if not num_drafted:
+            return
+        record = self._record(sequence_id)
+        record.acceptance.observe(num_drafted, num_accepted)
+        record.rates = None
+        self._pool.observe(num_drafted, num_accepted)
+        self._num_observed += 1
+        # At first each draft says much; later they move slowly.
+        if self._num_observed <= _PRIORS_EVERY or self._num_observed % _PRIORS_EVERY == 0:
+            self._priors = self._pool_rates()
+        record.num_silent = 0
+        longer = min(2 * record.probe_after, _MAX_PROBE_AFTER)
+        record.probe_after = _MIN_PROBE_AFTER if num_accepted else longer
+
+    def forget(self, sequence_id: SequenceId) -> None:
+        """Drop what is known of a sequence that has ended; nothing happens for a stranger."""
+        self._records.pop(sequence_id, None)
+
+    def took_circuit(self, num_rows: int, circuit_s: float, compute_s: float) -> None:
+        """Take how long a decode frame was under way.
+
+        Args:
+            num_rows: Of the frame.
+            circuit_s: From its leaving the head to its answer.
+            compute_s: How long the stages computed of that.
+        """
+        self._compute_s.add(compute_s / self._costs.cost(num_rows))
+        self._link_s.add(max(circuit_s - compute_s, 0.0))
+
+    def took_draft(self, num_tokens: int, seconds: float) -> None:
+        """Take how long guessing took.
+
+        Args:
+            num_tokens: Guessed for one sequence, 1 or more.
+            seconds: For all of them.
+        """
+        self._draft_s.add(seconds / num_tokens)
+
+    # ---- what pays -----------------------------------------------------------------------------
+
+    def _best(self, rates: list[float], num_running: int) -> int:
+        """Return the length with the most tokens a second; 0 unless another is clearly better."""
+        best, most = 0, self._speed(0, rates, num_running) * _MIN_GAIN
+        for length in DRAFT_LENGTHS[1:]:
+            speed = self._speed(length, rates, num_running)
+            if speed > most:
+                best, most = length, speed
+        return best
+
+    def _speed(self, length: int, rates: list[float], num_running: int) -> float:
+        """Return tokens a second of all running sequences, each with drafts of one length."""
+        num_groups = min(num_running, self._num_stages)
+        per_frame = -(-num_running // self._num_stages)
+        compute_s = self._compute_s.mean * self._costs.cost(per_frame * (length + 1))
+        circuit_s = compute_s + self._link_s.mean
+        stage_s = compute_s / self._num_stages
+        draft_s = length * self._draft_s.mean * per_frame
+        # A round ends when its frame is back, and not before every group's frame went through
+        # the slowest stage.
+        round_s = max(circuit_s + draft_s, num_groups * stage_s)
+        speed = num_groups * per_frame * _expected_tokens(length, rates) / round_s
+        if length and num_groups == 1 and self._max_frames > 1:
+            speed = max(speed, self._streaming_speed(length + 1, rates[0], circuit_s, stage_s))
+        return speed
+
+    def _streaming_speed(
+        self, num_rows: int, rate: float, circuit_s: float, stage_s: float
+    ) -> float:
+        """Return tokens a second of one sequence whose frames follow each other without waiting.
+
+        While the chain holds, a frame's tokens come every ``stage_s``; a miss costs one circuit.
+        """
+        held = rate**num_rows
+        mean_run = sum(rate**depth for depth in range(num_rows))  # (1 - a^s) / (1 - a)
+        frame_s = max(stage_s, num_rows * self._draft_s.mean)
+        begin_s = circuit_s + (num_rows - 1) * self._draft_s.mean
+        token_s = (1 - rate) * begin_s + frame_s * held / mean_run
+        # No faster than the frames that may be under way at once.
+        return 1 / max(token_s, circuit_s / (self._max_frames * num_rows))
+
+    # ---- bookkeeping ---------------------------------------------------------------------------
+
+    def _record(self, sequence_id: SequenceId) -> _Record:
+        record = self._records.get(sequence_id)
+        if record is None:
+            record = _Record(Acceptance(_MAX_LENGTH, _SEQUENCE_DECAY))
+            self._records[sequence_id] = record
+        return record
+
+    def _pool_rates(self) -> list[float]:
+        first = [_FIRST_RATE * _RATE_BY_DEPTH**depth for depth in range(_MAX_LENGTH)]
+        return self._pool.rates(first, _FIRST_TRIALS)
+
+
+def _expected_tokens(length: int, rates: list[float]) -> float:
+    """Return the tokens a verified draft gives: those that hold, and the one that is drawn."""
+    expected = held = 1.0
+    for rate in rates[:length]:
+        held *= rate
+        expected += held
+    return expected

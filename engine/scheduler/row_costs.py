@@ -1,0 +1,57 @@
+"""What a pass costs by the number of its rows, as a stage measured it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class RowCosts:
+    """Cost of a pass relative to that of one row, c(r): 1 for one row, never falling.
+
+    Between measured numbers of rows it is a straight line, behind the last one the last two's goes
+    on. Nothing measured means that every row costs as much as the first, the least that favours
+    guessing.
+    """
+
+    def __init__(self, measured: Iterable[tuple[int, float]] = ()) -> None:
+        """Take what was measured.
+
+        Args:
+            measured: Rows, 1 or more, and seconds, above 0; in any order. Without one row in it,
+                nothing counts as measured.
+        """
+        points = sorted(measured)
+        if not points or points[0][0] != 1:
+            points = [(1, 1.0), (2, 2.0)]
+        self.one_row_s = points[0][1]
+        self._known: dict[int, float] = {}
+        self._rows: list[int] = []
+        self._costs: list[float] = []
+        highest = 0.0
+        for rows, seconds in points:
+            highest = max(highest, seconds / self.one_row_s)  # more rows never cost less
+            self._rows.append(rows)
+            self._costs.append(highest)
+
+    def cost(self, num_rows: int) -> float:
+        """Return c(r).
+
+        Args:
+            num_rows: 1 or more.
+        """
+        known = self._known.get(num_rows)
+        if known is None:
+            known = self._known[num_rows] = self._between(num_rows)
+        return known
+
+    def _between(self, num_rows: int) -> float:
+        if len(self._rows) == 1:
+            return self._costs[0] * num_rows
+        after = min(max(bisect_left(self._rows, num_rows), 1), len(self._rows) - 1)
+        rows, costs = self._rows[after - 1 : after + 1], self._costs[after - 1 : after + 1]
+        slope = (costs[1] - costs[0]) / (rows[1] - rows[0])
+        return costs[0] + slope * (num_rows - rows[0])
