@@ -6,6 +6,8 @@ An error carries fields, never a prepared sentence of another layer.
     DaisyError                      code, exit_code, retryable
     ├─ UsageError                   the request itself is wrong (a bad option, a bad parameter)
     │   ├─ ContextTooLongError
+    │   ├─ InviteLinkError
+    │   ├─ InOtherPoolError         this PC can't join one before it leaves another
     │   └─ IdentityCopiedError      two PCs run with one data folder's identity
     ├─ ModelError                   the model, or a file of it, can't be used
     │   ├─ ModelNotFoundError
@@ -30,6 +32,10 @@ An error carries fields, never a prepared sentence of another layer.
     │   ├─ VersionMismatchError
     │   ├─ NotTrustedError          the peer is not of this pool, or this PC no longer is
     │   ├─ PairingError
+    │   │   ├─ WrongCodeError
+    │   │   ├─ NotJoinableError     it shows no code, or no longer
+    │   │   ├─ GuessedCodeError     it shows none for a while
+    │   │   └─ NotTakenInError      it could not write the newcomer down
     │   ├─ LocalProtocolError       we misused the protocol: a bug of ours
     │   └─ RemoteProtocolError      the peer did
     └─ RequestError
@@ -78,6 +84,24 @@ class UsageError(DaisyError):
 
     code = "usage"
     exit_code = 2
+
+
+class InviteLinkError(UsageError):
+    """The line is no invite link of this version, or only a part of one.
+
+    Copy all of it, as the other PC shows it.
+    """
+
+    code = "invite_link"
+
+
+class InOtherPoolError(UsageError):
+    """This PC is in a pool with others already.
+
+    Leave it first: daisy leave, then daisy join.
+    """
+
+    code = "in_other_pool"
 
 
 class ContextTooLongError(UsageError):
@@ -370,6 +394,42 @@ class PairingError(TransportError):
 
     code = "pairing"
     retryable = False
+
+
+class WrongCodeError(PairingError):
+    """The code is wrong, or somebody stands between the two PCs.
+
+    Type the code again, as the other PC shows it now.
+    """
+
+    code = "pairing_wrong_code"
+
+
+class NotJoinableError(PairingError):
+    """The other PC is not waiting for one to join, or no longer.
+
+    Run daisy invite there, and join within two minutes.
+    """
+
+    code = "pairing_closed"
+
+
+class GuessedCodeError(PairingError):
+    """Wrong codes were sent too often: somebody may be guessing.
+
+    Wait, then run daisy invite again; or use daisy invite --link.
+    """
+
+    code = "pairing_guessed"
+
+
+class NotTakenInError(PairingError):
+    """The other PC could not write this one into its roster.
+
+    If this PC was removed from that pool, run daisy leave here first: it gets a new key.
+    """
+
+    code = "pairing_not_taken_in"
 
 
 class LocalProtocolError(TransportError):

@@ -42,6 +42,8 @@ from engine.messages.pool_control import (
 )
 from engine.messages.pool_status import PoolStatus
 from engine.messages.roster_control import (
+    AskInvitations,
+    InvitationsReport,
     Invite,
     Invited,
     Joined,
@@ -54,6 +56,7 @@ from engine.messages.roster_control import (
     RemovePc,
     RenamePc,
     RosterTold,
+    WithdrawInvitation,
 )
 from engine.messages.stage_control import (
     KVUsageReport,
@@ -355,6 +358,9 @@ class MessageType(IntEnum):
     RENAME_PC = 138
     REMOVE_PC = 140
     LEAVE_POOL = 142
+    WITHDRAW_INVITATION = 144
+    ASK_INVITATIONS = 146
+    INVITATIONS_REPORT = 148
     MICRO_BATCH = 0x100
     SAMPLED_TOKENS = 0x102
     CHUNK_LIST = 0x104
@@ -421,4 +427,7 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.RENAME_PC: RenamePc,
     MessageType.REMOVE_PC: RemovePc,
     MessageType.LEAVE_POOL: LeavePool,
+    MessageType.WITHDRAW_INVITATION: WithdrawInvitation,
+    MessageType.ASK_INVITATIONS: AskInvitations,
+    MessageType.INVITATIONS_REPORT: InvitationsReport,
 }

@@ -36,6 +36,25 @@ class Invited(Message, frozen=True):
     addresses: tuple[str, ...]  # where this PC is reached: ``host:port``
 
 
+class WithdrawInvitation(Message, frozen=True):
+    """Ask the node to end an invitation; answered by ``InvitationsReport``."""
+
+    is_link: bool = False  # every link that waits, instead of the code
+
+
+class AskInvitations(Message, frozen=True):
+    """Ask what waits to be used; answered by ``InvitationsReport``."""
+
+
+class InvitationsReport(Message, frozen=True):
+    """What waits to be used, and what became of the last code."""
+
+    code_left_s: float | None  # None where no code is shown
+    code_ended: Literal["used", "guessed", "expired", "withdrawn"] | None
+    num_links: int  # that wait
+    let_in: str | None  # what the PC is called that came by the last code or link
+
+
 class ListPools(Message, frozen=True):
     """Ask which PCs nearby wait for one to join; answered by ``PoolsListed``."""
 

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.errors import DaisyError, NotTrustedError
+from engine.messages.roster_control import InvitationsReport
 from engine.transport.invite_link import MAX_ADDRESSES, InviteLink
 from engine.transport.pairing import Host
 from engine.transport.pairing_door import (
@@ -57,6 +58,7 @@ class Reception:
         self._roles: dict[str | None, Role] = {}  # by link; None is the code
         self._is_open = False
         self._shown = False
+        self._let_in: str | None = None  # what the PC is called that came last
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -70,10 +72,11 @@ class Reception:
             Six digits, for ``CODE_WITHIN_S``.
 
         Raises:
-            PairingError: Too many guesses were wrong; says how long to wait.
+            GuessedCodeError: Too many guesses were wrong; says how long to wait.
             NotTrustedError: This PC may let nobody in.
         """
         self._require_owner()
+        self._let_in = None
         async with self._turn:
             code = self._door.show_code(secrets.randbelow, self._loop.time())
             self._roles[None] = role
@@ -92,6 +95,7 @@ class Reception:
             NotTrustedError: This PC may let nobody in.
         """
         self._require_owner()
+        self._let_in = None
         secret, link_id = secrets.token_bytes(LINK_SECRET_BYTES), secrets.token_hex(LINK_ID_BYTES)
         async with self._turn:
             self._door.make_link(link_id, secret, LINK_WITHIN_S, self._loop.time())
@@ -104,6 +108,29 @@ class Reception:
             link_id=link_id,
             secret=secret,
             until_s=int(time.time() + LINK_WITHIN_S),
+        )
+
+    async def withdraw(self, *, is_link: bool) -> None:
+        """End the code that is shown, or every link that waits to be used.
+
+        Args:
+            is_link: Which of both.
+        """
+        async with self._turn:
+            if is_link:
+                self._door.withdraw_links()
+            else:
+                self._door.hide_code()
+        self._look()
+
+    def invitations(self) -> InvitationsReport:
+        """Return what waits to be used, and what became of the last one."""
+        now_s = self._loop.time()
+        return InvitationsReport(
+            code_left_s=self._door.code_left_s(now_s),
+            code_ended=self._door.code_ended,
+            num_links=self._door.num_links(now_s),
+            let_in=self._let_in,
         )
 
     async def attend(self, websocket: Websocket) -> None:
@@ -132,7 +159,9 @@ class Reception:
                     await self._changed.wait()
 
     async def _admit(self, newcomer: Newcomer, link_id: str | None) -> bytes:
-        return await self._keeper.let_in(newcomer, self._roles.get(link_id, "member"))
+        roster = await self._keeper.let_in(newcomer, self._roles.get(link_id, "member"))
+        self._let_in = self._keeper.name_of(newcomer.certificate.node_id)
+        return roster
 
     def _look(self) -> None:
         """Open or close the port to strangers, as the door is now."""

@@ -6,10 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from engine.errors import (
+    InOtherPoolError,
     PeerUnreachableError,
     UsageError,
 )
 from engine.messages.roster_control import (
+    AskInvitations,
     Invite,
     Invited,
     Joined,
@@ -23,6 +25,7 @@ from engine.messages.roster_control import (
     RemovePc,
     RenamePc,
     RosterTold,
+    WithdrawInvitation,
 )
 from engine.pool.joining import join_by
 from engine.transport.invite_link import parse_invite_link
@@ -100,8 +103,8 @@ class RosterDesk:
         match message:
             case RosterTold():
                 await self._keeper.offer(message.roster)
-            case Invite():
-                await send(await self._invited(message))
+            case Invite() | WithdrawInvitation() | AskInvitations():
+                await send(await self._invitation(message))
             case ListPools():
                 await send(PoolsListed(pools=self._nearby()))
             case JoinPool():
@@ -119,6 +122,14 @@ class RosterDesk:
             case _:
                 return False
         return True
+
+    async def _invitation(self, asked: Invite | WithdrawInvitation | AskInvitations) -> Message:
+        match asked:
+            case Invite():
+                return await self._invited(asked)
+            case WithdrawInvitation():
+                await self._reception.withdraw(is_link=asked.is_link)
+        return self._reception.invitations()
 
     async def _invited(self, asked: Invite) -> Invited:
         addresses = () if self._around is None else self._around.own_addresses()
@@ -157,13 +168,14 @@ class RosterDesk:
         """Return if this PC is in a pool of its own.
 
         Raises:
-            UsageError: Others are in it.
+            UsageError: This PC is about to start anew.
+            InOtherPoolError: Others are in it.
         """
         if self.moved.is_set():
             raise UsageError("This PC has just joined or left a pool.", "Wait a second.")
         if not self._keeper.is_alone:
             num_others = len(self._keeper.known.members) - 1
-            raise UsageError(
+            raise InOtherPoolError(
                 f"This PC is in a pool with {num_others} other PCs.",
                 "To leave it for another one: daisy leave, then daisy join.",
             )

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from engine.errors import UsageError
+from engine.errors import InviteLinkError
 from engine.messages.limits import MAX_LINK_LENGTH
 from engine.transport.pairing_door import LINK_SECRET_BYTES
 
@@ -72,18 +72,18 @@ def parse_invite_link(text: str) -> InviteLink:
         text: The line; blanks around it do not count.
 
     Raises:
-        UsageError: It is no invite link, or only a part of one.
+        InviteLinkError: It is no invite link, or only a part of one.
     """
     line = text[: MAX_LINK_LENGTH + 64].strip()
     if len(line) > MAX_LINK_LENGTH or not line.startswith(_BEGIN):
-        raise UsageError(f"An invite link begins with {_BEGIN} and is one line.", _ADVICE)
+        raise InviteLinkError(f"An invite link begins with {_BEGIN} and is one line.", _ADVICE)
     if _CHARACTERS.fullmatch(line) is None:
-        raise UsageError("The invite link has a character that no link has.", _ADVICE)
+        raise InviteLinkError("The invite link has a character that no link has.", _ADVICE)
     values = _values(line.removeprefix(_BEGIN))
     for key in _KEYS:
         most = MAX_ADDRESSES if key == "at" else 1
         if not 1 <= len(values[key]) <= most:
-            raise UsageError(f"The invite link says {len(values[key])} times {key}.", _ADVICE)
+            raise InviteLinkError(f"The invite link says {len(values[key])} times {key}.", _ADVICE)
     return InviteLink(
         pool_id=_matching("pool", values, _ID),
         addresses=tuple(map(_address, values["at"])),
@@ -99,10 +99,12 @@ def _values(query: str) -> dict[str, list[str]]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=16)
     except ValueError as exc:
-        raise UsageError("The invite link is damaged.", _ADVICE) from exc
+        raise InviteLinkError("The invite link is damaged.", _ADVICE) from exc
     for key, value in pairs:
         if key not in values:
-            raise UsageError(f"The invite link has a part {key[:16]} of another version.", _ADVICE)
+            raise InviteLinkError(
+                f"The invite link has a part {key[:16]} of another version.", _ADVICE
+            )
         values[key].append(value)
     return values
 
@@ -110,7 +112,7 @@ def _values(query: str) -> dict[str, list[str]]:
 def _matching(key: str, values: dict[str, list[str]], form: re.Pattern[str]) -> str:
     (value,) = values[key]
     if form.fullmatch(value) is None:
-        raise UsageError(f"The invite link has no {key} that can be read.", _ADVICE)
+        raise InviteLinkError(f"The invite link has no {key} that can be read.", _ADVICE)
     return value
 
 
@@ -121,7 +123,7 @@ def _bytes(key: str, values: dict[str, list[str]], num_bytes: int) -> bytes:
     except ValueError:
         content = b""
     if len(content) != num_bytes or _text(content) != value:
-        raise UsageError(f"The invite link has no {key} that can be read.", _ADVICE)
+        raise InviteLinkError(f"The invite link has no {key} that can be read.", _ADVICE)
     return content
 
 
@@ -129,7 +131,7 @@ def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
     is_port = _PORT.fullmatch(port) is not None and int(port) <= 65535
     if not is_port or not _is_host(host):
-        raise UsageError("The invite link has an address that is none.", _ADVICE)
+        raise InviteLinkError("The invite link has an address that is none.", _ADVICE)
     return text
 
 

@@ -26,9 +26,12 @@ from cryptography.exceptions import InvalidSignature
 
 from engine.errors import (
     LocalProtocolError,
+    NotJoinableError,
+    NotTakenInError,
     NotTrustedError,
     PairingError,
     RemoteProtocolError,
+    WrongCodeError,
 )
 from engine.transport.certificates import SIGNATURE, Certificate, parse_certificate
 from engine.transport.code_exchange import CodeExchange
@@ -70,6 +73,12 @@ _REASONS: dict[Refusal, str] = {
     "late": "The other PC waited too long for an answer of this one.",
     "version": "The other PC pairs in another version of the protocol.",
     "stopped": "The other PC could not write this one into its roster.",
+}
+
+_KINDS: dict[Refusal, type[PairingError]] = {
+    "closed": NotJoinableError,
+    "wrong": WrongCodeError,
+    "stopped": NotTakenInError,
 }
 
 
@@ -216,7 +225,7 @@ class Joiner:
         before, self.state = self.state, State.OVER  # unless it goes on
         why = refusal_in(data)
         if why is not None:
-            raise PairingError(_REASONS[why])
+            raise _KINDS.get(why, PairingError)(_REASONS[why])
         if before is State.GREETING:
             return self._confirm(data)
         if before is State.CONFIRMING and self._keys is not None:

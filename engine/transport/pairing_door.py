@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from engine.errors import PairingError, UsageError
+from engine.errors import GuessedCodeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,8 @@ LINK_ID_BYTES = 8
 LINK_SECRET_BYTES = 16
 FIRST_PAUSE_S = 30.0
 LAST_PAUSE_S = 3600.0
+
+Ending = Literal["used", "guessed", "expired", "withdrawn"]
 
 
 @dataclass(slots=True, eq=False)
@@ -52,11 +54,15 @@ class Invitation:
 class PairingDoor:
     """The invitations of one node; one code at a time, and some links.
 
+    Attributes:
+        code_ended: How the last code ended; None while one is shown, and before the first.
+
     Thread: the owner's only.
     """
 
     def __init__(self) -> None:
         """Begin closed."""
+        self.code_ended: Ending | None = None
         self._code: Invitation | None = None
         self._links: dict[str, Invitation] = {}
         self._pause_s = FIRST_PAUSE_S
@@ -73,19 +79,24 @@ class PairingDoor:
             The code, six digits, to be shown to a person and to nobody else.
 
         Raises:
-            PairingError: Too many guesses were wrong; says how long to wait.
+            GuessedCodeError: Too many guesses were wrong; says how long to wait.
         """
         self._check_pause(now_s)
         code = f"{below(10**CODE_DIGITS):0{CODE_DIGITS}}"
         self.hide_code()
         self._code = Invitation(None, password_of_code(code), now_s + CODE_WITHIN_S)
+        self.code_ended = None
         return code
 
     def hide_code(self) -> None:
         """End the code that is shown, if one is."""
         if self._code is not None:
-            self._code.is_open = False
-            self._code = None
+            self._end(self._code, "withdrawn")
+
+    def withdraw_links(self) -> None:
+        """End every link that waits to be used."""
+        for invitation in tuple(self._links.values()):
+            self._end(invitation, "withdrawn")
 
     def make_link(self, link_id: str, secret: bytes, within_s: float, now_s: float) -> None:
         """Open for one PC that is given a link.
@@ -115,6 +126,16 @@ class PairingDoor:
         """Return whether a code waits to be typed."""
         self._let_time_pass(now_s)
         return self._code is not None
+
+    def code_left_s(self, now_s: float) -> float | None:
+        """Return how long the code that is shown may still be typed; None where none is."""
+        self._let_time_pass(now_s)
+        return None if self._code is None else self._code.until_s - now_s
+
+    def num_links(self, now_s: float) -> int:
+        """Return how many links wait to be used."""
+        self._let_time_pass(now_s)
+        return len(self._links)
 
     def closes_at_s(self) -> float | None:
         """Return when the next invitation ends; None where there is none."""
@@ -151,7 +172,7 @@ class PairingDoor:
 
     def used(self, invitation: Invitation) -> None:
         """End an invitation whose PC has joined."""
-        self._end(invitation)
+        self._end(invitation, "used")
         if invitation.link_id is None:
             self._pause_s, self._opens_again_s = FIRST_PAUSE_S, None
 
@@ -159,12 +180,12 @@ class PairingDoor:
         if invitation.is_open and invitation.link_id is None:
             self._opens_again_s = now_s + self._pause_s
             self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
-        self._end(invitation)
+        self._end(invitation, "guessed")
 
-    def _end(self, invitation: Invitation) -> None:
+    def _end(self, invitation: Invitation, how: Ending) -> None:
         invitation.is_open = False
         if invitation is self._code:
-            self._code = None
+            self._code, self.code_ended = None, how
         if invitation.link_id is not None:
             self._links.pop(invitation.link_id, None)
 
@@ -172,17 +193,17 @@ class PairingDoor:
         waiting = [*self._links.values(), *([self._code] if self._code is not None else [])]
         for invitation in waiting:
             if now_s >= invitation.until_s:
-                self._end(invitation)
+                self._end(invitation, "expired")
 
     def _check_pause(self, now_s: float) -> None:
         """Return if a code may be shown.
 
         Raises:
-            PairingError: Not yet.
+            GuessedCodeError: Not yet.
         """
         if self._opens_again_s is not None and now_s < self._opens_again_s:
             wait_s = self._opens_again_s - now_s
-            raise PairingError(
+            raise GuessedCodeError(
                 f"Wrong codes were sent {MAX_GUESSES} times: somebody may be guessing.",
                 f"Wait {wait_s:.0f} s, then run daisy invite again; or use daisy invite --link.",
             )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from engine.errors import (
     DaisyError,
+    NotJoinableError,
     NotTrustedError,
-    PairingError,
     PeerTimeoutError,
     RemoteProtocolError,
     TransportError,
@@ -146,7 +146,7 @@ async def _join(address: str, identity: Identity, invited: Invited, name: str) -
     try:
         shown = websocket.shown
         if shown.protocol != PAIR_PROTOCOL or shown.certificate is None:
-            raise PairingError("The other PC is not waiting for one to join, or no longer.")
+            raise NotJoinableError("The other PC is not waiting for one to join, or no longer.")
         joiner = await asyncio.to_thread(
             Joiner, identity, shown.certificate, invited, name, secrets.token_bytes
         )
@@ -167,7 +167,7 @@ async def _opened(address: str) -> Websocket:
     """Connect as somebody who shows no certificate.
 
     Raises:
-        PairingError: Nobody may come in that way now.
+        NotJoinableError: Nobody may come in that way now.
         TransportError: Nobody is there.
     """
     try:
@@ -175,7 +175,7 @@ async def _opened(address: str) -> Websocket:
     except TransportError as exc:
         if isinstance(exc, NotTrustedError):
             # TLS ended it: a port lets nobody in without a certificate while no window is open.
-            raise PairingError("That PC is not waiting for one to join, or no longer.") from exc
+            raise NotJoinableError("That PC is not waiting for one to join, or no longer.") from exc
         raise
 
 

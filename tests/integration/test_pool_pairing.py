@@ -61,11 +61,11 @@ def test_s03_s09_s28_two_pcs_pair_by_a_code_and_nothing_of_what_is_asked_is_on_t
         # S5: nobody shows a code, so nobody can be joined, whatever is typed.
         assert refusal(ben.daisy("join", "123456"))["code"] == "usage"
         by_address = ben.daisy("join", "123456", "--at", f"{anna.host.address}:{anna.port}")
-        assert refusal(by_address)["code"] == "pairing"
+        assert refusal(by_address)["code"] == "pairing_closed"
         code = one(anna.daisy("invite"), "invited")["code"]
         shown_s = time.monotonic()
         wrong = f"{(int(code) + 1) % 10**6:06}"
-        assert refusal(ben.daisy("join", wrong))["code"] == "pairing"
+        assert refusal(ben.daisy("join", wrong))["code"] == "pairing_wrong_code"
         assert one(ben.daisy("join", code), "joined")["host_name"] == NAMES[0]
         both = HostPool([anna, ben])
         both.agreed()
@@ -138,7 +138,7 @@ def test_s25_a_removed_pc_is_cut_everywhere_and_comes_back_only_by_a_new_code(
         notes = carl.status()["notes"]
         assert any("was removed from the pool" in note for note in notes), notes
         code = one(anna.daisy("invite"), "invited")["code"]
-        assert refusal(carl.daisy("join", code))["code"] == "usage"  # leave first
+        assert refusal(carl.daisy("join", code))["code"] == "in_other_pool"  # leave first
         before = carl.node_id
         carl.daisy("leave")
         one(eventually(lambda: joined(carl, code), 30.0, 1.0), "joined")
@@ -179,7 +179,7 @@ def test_s03_a_pc_without_a_screen_joins_by_a_link_once(network, tmp_path):
     try:
         link = one(anna.daisy("invite", "--link", "--member"), "invited")["link"]
         assert one(ben.daisy("join", link), "joined")["num_pcs"] == 2
-        assert refusal(carl.daisy("join", link))["code"] == "pairing"
+        assert refusal(carl.daisy("join", link))["code"] == "pairing_closed"
         pcs = {pc["name"]: pc for pc in one(eventually(lambda: told(ben), 20, 0.5), "pcs")["pcs"]}
         assert pcs[NAMES[1]]["role"] == "member"
         assert refusal(ben.daisy("invite"))["code"] == "not_trusted"

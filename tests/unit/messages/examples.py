@@ -86,6 +86,8 @@ from engine.messages.pool_control import (
 )
 from engine.messages.pool_status import AdapterStatus, NodeStatus, PoolStatus
 from engine.messages.roster_control import (
+    AskInvitations,
+    InvitationsReport,
     Invite,
     Invited,
     Joined,
@@ -100,6 +102,7 @@ from engine.messages.roster_control import (
     RemovePc,
     RenamePc,
     RosterTold,
+    WithdrawInvitation,
 )
 from engine.messages.stage_control import (
     GoldenStep,
@@ -442,6 +445,11 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.RENAME_PC: RenamePc(node_id=NodeId("avcxgxositsxilzixcxl"), name="Study"),
     MessageType.REMOVE_PC: RemovePc(node_id=NodeId("avcxgxositsxilzixcxl")),
     MessageType.LEAVE_POOL: LeavePool(),
+    MessageType.WITHDRAW_INVITATION: WithdrawInvitation(is_link=True),
+    MessageType.ASK_INVITATIONS: AskInvitations(),
+    MessageType.INVITATIONS_REPORT: InvitationsReport(
+        code_left_s=None, code_ended="used", num_links=1, let_in="Study"
+    ),
 }
 
 MICRO_BATCH = MicroBatch(

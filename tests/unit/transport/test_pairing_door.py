@@ -173,3 +173,36 @@ def test_what_is_no_code_is_said(typed):
 
 def test_a_code_is_never_the_password_of_a_link():
     assert password_of_code("123456") != password_of_link(b"123456")
+
+
+def test_it_says_how_long_the_code_still_holds_and_how_the_last_one_ended():
+    door = PairingDoor()
+    assert door.code_left_s(NOW_S) is None
+    assert door.code_ended is None
+    door.show_code(secrets.randbelow, NOW_S)
+    assert door.code_left_s(NOW_S + 20.0) == CODE_WITHIN_S - 20.0
+    assert door.code_left_s(NOW_S + CODE_WITHIN_S) is None
+    assert door.code_ended == "expired"
+    door.show_code(secrets.randbelow, NOW_S)
+    assert door.code_ended is None
+    door.hide_code()
+    assert door.code_ended == "withdrawn"
+    door.show_code(secrets.randbelow, NOW_S)
+    door.used(door.begin(None, NOW_S))
+    assert door.code_ended == "used"
+    door.show_code(secrets.randbelow, NOW_S)
+    guess_wrong(door, NOW_S)
+    assert door.code_ended == "guessed"
+
+
+def test_links_that_wait_can_be_withdrawn_together_and_leave_the_code_alone():
+    door = PairingDoor()
+    door.show_code(secrets.randbelow, NOW_S)
+    for name in ("a", "b"):
+        door.make_link(name, bytes(16), 60.0, NOW_S)
+    assert door.num_links(NOW_S) == 2
+    door.withdraw_links()
+    assert door.num_links(NOW_S) == 0
+    assert door.begin("a", NOW_S) is None
+    assert door.code_left_s(NOW_S) == CODE_WITHIN_S
+    assert door.code_ended is None
