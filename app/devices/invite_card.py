@@ -1,15 +1,15 @@
-"""Letting another PC in: a code with its countdown, and a link for PCs without a screen."""
+"""Letting another PC in by a code: shown with its countdown, and what became of it."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.devices.code import shown_code, time_left
+from app.devices.refusal import Refusal
 from app.parts.action import Action
 from app.parts.bar import Bar
 from app.parts.card import Card
@@ -17,6 +17,7 @@ from app.parts.text import Text
 from app.safe_text import one_line
 
 if TYPE_CHECKING:
+    from app.bridge.problem import Problem
     from app.devices.pairing import Invitation, Pairing
     from app.look.look import Look
     from app.wording.wording import Wording
@@ -40,143 +41,104 @@ class InviteCard(Card):
         """
         super().__init__(look, parent)
         self._wording = wording
-        self._pairing = pairing
-        self._code = ""
-        self._until_s = self._lasts_s = 0.0
+        self._invitation: Invitation | None = None
+        self._until_s = 0.0
         self._ending = ""  # key of what became of the last code
-        self._values: dict[str, object] = {}
+        self._pc = ""  # that typed it
         self._heading = Text(look, "lead", bold=True)
         self._hint = Text(look, "small", "quiet")
         self.code = Text(look, "display", bold=True).selectable()
         self.left = Text(look, "small", "quiet")
         self._bar = Bar(look)
+        self.address = Text(look, "small", "quiet").selectable()
         self.ended = Text(look)
+        self.refusal = Refusal(look, wording)
         self.show_code = Action(look, "chief")
         self.hide_code = Action(look)
         buttons = QHBoxLayout()
         buttons.addWidget(self.show_code)
         buttons.addWidget(self.hide_code)
         buttons.addStretch(1)
-        for part in (self._heading, self._hint, self.code, self._bar, self.left, self.ended):
+        shown = (self.code, self._bar, self.left, self.address)
+        for part in (self._heading, self._hint, *shown, self.ended, self.refusal):
             self.rows.addWidget(part)
         self.rows.addLayout(buttons)
-        self._tick = QTimer(self)
-        self._tick.setInterval(_TICK_MS)
+        self._tick = QTimer(self, interval=_TICK_MS)
         self._tick.timeout.connect(self._count)
+        self._connect(pairing)
+        self.say()
+
+    def _connect(self, pairing: Pairing) -> None:
         self.show_code.clicked.connect(pairing.invite)
         self.hide_code.clicked.connect(pairing.withdraw)
         pairing.invited.connect(self._on_invited)
-        pairing.invitation_ended.connect(lambda how: self._end(f"code_{how}"))
-        pairing.let_in.connect(lambda name: self._end("joined", pc=one_line(name, 40)))
-        wording.changed.connect(self.say)
-        self.say()
+        pairing.invitation_ended.connect(self._on_ended)
+        pairing.refused.connect(self._on_refused)
+        self._wording.changed.connect(self.say)
 
     @property
     def is_open(self) -> bool:
         """Whether a code is valid."""
-        return bool(self._code)
+        return self._invitation is not None
 
     def say(self) -> None:
         """Set every word, and show what holds."""
         say = self._wording.text
+        code = "" if self._invitation is None else self._invitation.code
+        address = "" if self._invitation is None else one_line(self._invitation.address, 80)
         self._heading.setText(say("devices.invite_heading"))
         self._hint.setText(say("devices.invite_hint"))
         again = "new_code" if self._ending else "show_code"
         self.show_code.say(say(f"devices.{again}"))
         self.hide_code.say(say("devices.hide_code"))
-        self.code.setText(shown_code(self._code))
-        self.code.setAccessibleName(say("devices.code_name", code=" ".join(self._code)))
+        self.code.setText(shown_code(code))
+        self.code.setAccessibleName(say("devices.code_name", code=" ".join(code)))
+        self.address.setText(say("devices.own_address", address=address))
         for part in (self.code, self._bar, self.left, self.hide_code):
             part.setVisible(self.is_open)
+        self.address.setVisible(bool(address))
         self.show_code.setVisible(not self.is_open)
         self.ended.setVisible(bool(self._ending) and not self.is_open)
         if self._ending:
-            self.ended.setText(say(f"devices.{self._ending}", **self._values))
+            self.ended.setText(say(f"devices.{self._ending}", pc=self._pc))
         self._count()
 
     def _on_invited(self, invitation: Invitation) -> None:
-        self._code, self._lasts_s = invitation.code, max(0.1, invitation.lasts_s)
+        had_focus = self.show_code.hasFocus()
+        self._invitation = invitation
         self._until_s = time.monotonic() + invitation.lasts_s
         self._ending = ""
+        self.refusal.forget()
         self._tick.start()
         self.say()
+        if had_focus:
+            self.hide_code.setFocus()
 
-    def _end(self, key: str, **values: object) -> None:
-        self._code, self._ending, self._values = "", key, values
+    def _on_ended(self, how: str, pc: str) -> None:
+        if not self.is_open and self._ending:
+            return  # it has been said
+        self._pc = one_line(pc, 40)
+        self._end("joined" if how == "used" and pc else f"code_{how}")
+
+    def _on_refused(self, asked: str, problem: Problem) -> None:
+        if asked == "invite":
+            self.refusal.refuse(problem)
+
+    def _end(self, key: str) -> None:
+        had_focus = self.hide_code.hasFocus()
+        self._invitation, self._ending = None, key
         self._tick.stop()
         self.say()
+        if had_focus:
+            self.show_code.setFocus()
 
     def _count(self) -> None:
-        if not self.is_open:
+        if self._invitation is None:
             return
         now_s = time.monotonic()
         left = time_left(self._until_s, now_s)
         if left is None:
             self._end("code_expired")  # whatever the node says: nobody should type it any more
             return
-        self._bar.show_share((self._until_s - now_s) / self._lasts_s)
+        self._bar.show_share((self._until_s - now_s) / max(0.1, self._invitation.lasts_s))
         self.left.setText(self._wording.text("devices.left", time=left))
-
-
-class LinkCard(Card):
-    """The link."""
-
-    def __init__(
-        self, look: Look, wording: Wording, pairing: Pairing, parent: QWidget | None = None
-    ) -> None:
-        """Begin without a link.
-
-        Args:
-            look: Followed.
-            wording: Words.
-            pairing: Asked.
-            parent: Owns it.
-        """
-        super().__init__(look, parent)
-        self._wording = wording
-        self._heading = Text(look, "lead", bold=True)
-        self._hint = Text(look, "small", "quiet")
-        self.link = QLineEdit()
-        self.link.setReadOnly(True)
-        self.link.hide()
-        self.make = Action(look)
-        self.copy = Action(look, "plain", "copy")
-        self.copy.hide()
-        buttons = QHBoxLayout()
-        buttons.addWidget(self.make)
-        buttons.addWidget(self.copy)
-        buttons.addStretch(1)
-        for part in (self._heading, self._hint, self.link):
-            self.rows.addWidget(part)
-        self.rows.addLayout(buttons)
-        self.rows.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.make.clicked.connect(pairing.make_link)
-        self.copy.clicked.connect(self._on_copy)
-        pairing.link_made.connect(self._on_link)
-        wording.changed.connect(self.say)
-        self.say()
-
-    def forget(self) -> None:
-        """Show the link no longer: it is a secret."""
-        self.link.clear()
-        self.link.hide()
-        self.copy.hide()
-
-    def say(self) -> None:
-        """Set every word."""
-        say = self._wording.text
-        self._heading.setText(say("devices.link_heading"))
-        self._hint.setText(say("devices.link_hint"))
-        self.make.say(say("devices.make_link"))
-        self.copy.say(say("devices.copy_link"))
-        self.link.setAccessibleName(say("devices.link_name"))
-
-    def _on_link(self, link: str) -> None:
-        self.link.setText(one_line(link, 1024))
-        self.link.setCursorPosition(0)
-        self.link.show()
-        self.copy.show()
-
-    def _on_copy(self) -> None:
-        QGuiApplication.clipboard().setText(self.link.text())
-        self.copy.say(self._wording.text("devices.copied"))

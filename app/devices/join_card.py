@@ -1,4 +1,4 @@
-"""Joining a pool nearby: chosen from those that are seen, or by address, with the code."""
+"""Joining a pool: one that is seen nearby, or by address, with a code; or by an invite link."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLineEdit, QListWidget, QListWidgetItem
 
 from app.devices.code import typed_code
+from app.devices.refusal import Refusal
 from app.parts.action import Action
 from app.parts.card import Card
 from app.parts.text import Text
 from app.safe_text import one_line
+from engine.messages.limits import MAX_ADDRESS_LENGTH, MAX_LINK_LENGTH
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
-    from app.devices.pairing import NearbyPool, Pairing
+    from app.bridge.problem import Problem
+    from app.devices.pairing import Pairing
     from app.look.look import Look
     from app.wording.wording import Wording
+    from engine.messages.roster_control import PoolNearby
 
 _ROLE = Qt.ItemDataRole.UserRole
 _SHOWN_ROWS = 4
 _MAX_POOLS = 64
+_LINK_BEGINS = "daisy://"
 
 
 class JoinCard(Card):
@@ -43,18 +48,26 @@ class JoinCard(Card):
         self._look = look
         self._wording = wording
         self._pairing = pairing
-        self._seen: tuple[NearbyPool, ...] | None = None
+        self._seen: tuple[PoolNearby, ...] | None = None
+        self._told: tuple[str, dict[str, object]] | None = None
         self._heading = Text(look, "lead", bold=True)
         self._hint = Text(look, "small", "quiet")
         self._none = Text(look, "body", "quiet")
         self.pools = QListWidget()
         self.address = QLineEdit()
         self.code = QLineEdit()
-        self.code.setMaxLength(24)
-        self.address.setMaxLength(255)
+        self.code.setMaxLength(MAX_LINK_LENGTH)
+        self.address.setMaxLength(MAX_ADDRESS_LENGTH)
         self._labels = {name: Text(look) for name in ("address", "code")}
         self.join = Action(look, "chief")
         self.told = Text(look, "small", "quiet")
+        self.refusal = Refusal(look, wording)
+        self._build()
+        self._connect()
+        self._limit_list()
+        self.say()
+
+    def _build(self) -> None:
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
         for row, (name, field) in enumerate((("address", self.address), ("code", self.code))):
@@ -68,16 +81,18 @@ class JoinCard(Card):
             self.rows.addWidget(part)
         self.rows.addLayout(grid)
         self.rows.addLayout(buttons)
+        self.rows.addWidget(self.refusal)
+
+    def _connect(self) -> None:
+        pairing = self._pairing
         self.join.clicked.connect(self._on_join)
         self.code.returnPressed.connect(self._on_join)
         self.pools.itemActivated.connect(lambda _: self.code.setFocus())
         pairing.pools_seen.connect(self._on_pools)
-        pairing.joined.connect(lambda name: self._tell("joined", pc=one_line(name, 40)))
-        pairing.refused.connect(lambda _: self.told.clear())
-        wording.changed.connect(self.say)
-        look.changed.connect(self._limit_list)
-        self._limit_list()
-        self.say()
+        pairing.joined.connect(self._on_joined)
+        pairing.refused.connect(self._on_refused)
+        self._wording.changed.connect(self.say)
+        self._look.changed.connect(self._limit_list)
 
     def say(self) -> None:
         """Set every word."""
@@ -93,14 +108,12 @@ class JoinCard(Card):
         self._none.setText(
             say("devices.nearby_looking" if self._seen is None else "devices.nearby_none")
         )
+        if self._told is not None:
+            key, values = self._told
+            self.told.setText(say(f"devices.{key}", **values))
         self._fill()
 
-    def stop_looking(self) -> None:
-        """Take note that nobody looks for pools here."""
-        self._seen = ()
-        self.say()
-
-    def _on_pools(self, pools: tuple[NearbyPool, ...]) -> None:
+    def _on_pools(self, pools: tuple[PoolNearby, ...]) -> None:
         if pools != self._seen:
             self._seen = pools[:_MAX_POOLS]
             self.say()
@@ -110,10 +123,8 @@ class JoinCard(Card):
         chosen = self._chosen()
         self.pools.clear()
         for pool in self._seen or ():
-            text = self._wording.text(
-                "devices.nearby", n=pool.num_pcs, name=one_line(pool.name, 40)
-            )
-            item = QListWidgetItem(text)
+            name, address = one_line(pool.name, 40), one_line(pool.address, 60)
+            item = QListWidgetItem(self._wording.text("devices.nearby", name=name, address=address))
             item.setData(_ROLE, pool)
             self.pools.addItem(item)
             if chosen is not None and pool.address == chosen.address:
@@ -122,28 +133,55 @@ class JoinCard(Card):
         self.pools.setVisible(bool(self._seen))
         self._none.setVisible(not self._seen)
 
-    def _chosen(self) -> NearbyPool | None:
+    def _chosen(self) -> PoolNearby | None:
+        """Return the pool that is chosen; one that is alone needs no choice."""
         chosen = self.pools.selectedItems()
-        pool: NearbyPool | None = chosen[0].data(_ROLE) if chosen else None
+        if not chosen and self._seen is not None and len(self._seen) == 1:
+            return self._seen[0]
+        pool: PoolNearby | None = chosen[0].data(_ROLE) if chosen else None
         return pool
 
     def _on_join(self) -> None:
-        code = typed_code(self.code.text())
-        chosen = self._chosen()
-        address = self.address.text().strip()
-        if not address and chosen is None:
+        if not self.join.isEnabled():
+            return  # it is under way
+        text = self.code.text().strip()
+        if text.startswith(_LINK_BEGINS):
+            self._begin("joining_link")
+            self._pairing.join(link=text)
+            return
+        code, chosen = typed_code(text), self._chosen()
+        address = self.address.text().strip() or ("" if chosen is None else chosen.address)
+        if not address:
             self._tell("choose_pool")
         elif code is None:
             self._tell("code_wrong")
             self.code.setFocus()
         else:
-            where = address or (chosen.address if chosen is not None else "")
-            name = address or (chosen.name if chosen is not None else "")
-            self._tell("joining", name=one_line(name, 40))
-            self.code.clear()
-            self._pairing.join(where, code)
+            is_chosen = chosen is not None and address == chosen.address
+            name = chosen.name if chosen is not None and is_chosen else address
+            self._begin("joining", name=one_line(name, 40))
+            self._pairing.join(code=code, address=address)
+
+    def _begin(self, key: str, **values: object) -> None:
+        self._tell(key, **values)
+        self.refusal.forget()
+        self.join.setEnabled(False)
+        self.code.clear()  # it is a secret, and good for one time
+
+    def _on_joined(self, host: str) -> None:
+        self.join.setEnabled(True)
+        self._tell("has_joined", name=one_line(host, 40))
+
+    def _on_refused(self, asked: str, problem: Problem) -> None:
+        if asked == "join":
+            self.join.setEnabled(True)
+            self._told = None
+            self.told.clear()
+            self.refusal.refuse(problem)
+            self.code.setFocus()
 
     def _tell(self, key: str, **values: object) -> None:
+        self._told = (key, values)
         self.told.setText(self._wording.text(f"devices.{key}", **values))
 
     def _limit_list(self) -> None:

@@ -1,4 +1,4 @@
-"""The page that adds PCs."""
+"""The page that adds PCs, and shows those that are in the pool."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QVBoxLayout
 
-from app.devices.invite_card import InviteCard, LinkCard
+from app.bridge.node_process import NodeState
+from app.devices.invite_card import InviteCard
 from app.devices.join_card import JoinCard
-from app.devices.pairing import UNAVAILABLE, Pairing
+from app.devices.link_card import LinkCard
+from app.devices.pairing import Pairing
+from app.devices.pcs_card import PcsCard
 from app.page import Page
 from app.parts.column import Column
 from app.parts.fields import field_sheet
 from app.parts.notice import Notice
 from app.parts.text import Text
-from app.wording.problems import problem_words
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
-    from app.bridge.problem import Problem
     from app.surroundings import Surroundings
+
+_AWAY = {NodeState.ABSENT, NodeState.FAILED}
 
 
 class DevicesPage(Page):
@@ -29,78 +32,74 @@ class DevicesPage(Page):
     title_key = "devices.title"
     icon_name = "devices"
 
-    def __init__(
-        self,
-        surroundings: Surroundings,
-        parent: QWidget | None = None,
-        pairing: Pairing | None = None,
-    ) -> None:
+    def __init__(self, surroundings: Surroundings, parent: QWidget | None = None) -> None:
         """Build it, unseen.
 
         Args:
             surroundings: What pages share.
             parent: Owns it.
-            pairing: What is asked; None for what this version's node knows.
         """
         super().__init__(surroundings, parent)
         look, wording = surroundings.look, surroundings.wording
-        self._pairing = pairing or Pairing(self)
-        self._problem: Problem | None = None
+        self.pairing = Pairing(surroundings.data_dir, self)
+        self._has_others = False
+        self._is_owner = True
         self._heading = Text(look, "title", bold=True)
         self._intro = Text(look, "body", "quiet")
         self.notice = Notice(look)
-        self.invite = InviteCard(look, wording, self._pairing)
-        self.link = LinkCard(look, wording, self._pairing)
-        self.join = JoinCard(look, wording, self._pairing)
+        self.pcs = PcsCard(look, wording, self.pairing)
+        self.limit = Text(look, "body", "quiet")  # why something can't be done here
+        self.invite = InviteCard(look, wording, self.pairing)
+        self.link = LinkCard(look, wording, self.pairing)
+        self.join = JoinCard(look, wording, self.pairing)
         column = Column(look, 640)
         for part in (self._heading, self._intro, self.notice):
             column.add(part)
-        for card in (self.invite, self.link, self.join):
+        for card in (self.invite, self.link, self.join, self.limit, self.pcs):
             column.add(card, gap=2)
         column.rows.addStretch(1)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(column)
-        self._pairing.refused.connect(self._on_refused)
-        self.notice.acted.connect(lambda: surroundings.navigation.go("pool"))
+        self.pcs.told.connect(self._on_told)
+        surroundings.node.state_changed.connect(self._say)
+        self.notice.acted.connect(surroundings.node.start)
         wording.changed.connect(self._say)
         look.changed.connect(self._dress)
         self._dress()
         self._say()
 
     def shown(self) -> None:
-        """Look for pools nearby."""
-        self._pairing.look_around()
+        """Look who is in the pool and who is near."""
+        self.pairing.watch()
 
     def hidden(self) -> None:
         """Put away what is secret; a code that is open stays so until its time is over."""
+        self.pairing.unwatch()
         self.link.forget()
 
-    def _on_refused(self, problem: Problem) -> None:
-        self._problem = problem
-        if problem.code == UNAVAILABLE:
-            self.join.stop_looking()
+    def _on_told(self, has_others: bool, is_owner: bool) -> None:
+        self._has_others, self._is_owner = has_others, is_owner
         self._say()
 
     def _say(self) -> None:
         say = self.surroundings.wording.text
         self._heading.setText(say("devices.heading"))
         self._intro.setText(say("devices.intro"))
-        is_unavailable = self._problem is not None and self._problem.code == UNAVAILABLE
-        for card in (self.invite, self.link, self.join):
-            card.setVisible(not is_unavailable)
-        self._intro.setVisible(not is_unavailable)
-        if self._problem is None:
-            return
-        self.notice.name_buttons(
-            say("devices.to_pool"), say("devices.details"), say("devices.close")
-        )
-        if is_unavailable:
-            self.notice.name_buttons(say("devices.to_pool"), "", "")
-            self.notice.tell(say("devices.unavailable"), say("devices.unavailable_advice"))
+        for card in (self.invite, self.link):
+            card.setVisible(self._is_owner)
+        self.join.setVisible(not self._has_others)
+        limits = [
+            *(() if self._is_owner else ("limit_member",)),
+            *(("limit_in_pool",) if self._has_others else ()),
+        ]
+        self.limit.setText("\n".join(say(f"devices.{key}") for key in limits))
+        self.limit.setVisible(bool(limits))
+        if self.surroundings.node.state in _AWAY:
+            self.notice.name_buttons(say("devices.start_node"), "", "")
+            self.notice.tell(say("devices.node_away"), "")
         else:
-            words = problem_words(self._problem, self.surroundings.wording)
-            self.notice.tell(words.what, words.advice, words.details)
+            self.notice.hide()
 
     def _dress(self) -> None:
         self.setStyleSheet(field_sheet(self.surroundings.look))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _NUMBERS = re.compile(r"\d+")
 _OTHER = "internal"
 _TOO_LONG = "context_length_exceeded"
+_GUESSED = "pairing_guessed"
 
 
 class Words(NamedTuple):
@@ -43,7 +44,16 @@ def problem_words(problem: Problem, wording: Wording) -> Words:
     if code == _TOO_LONG and not values:
         return Words(shown(problem.what), wording.text(f"errors.{code}.advice"), details)
     what = wording.text(f"errors.{code}", **values)
-    return Words(what, wording.text(f"errors.{code}.advice"), details)
+    return Words(what, _advice_of(code, problem, wording), details)
+
+
+def _advice_of(code: str, problem: Problem, wording: Wording) -> str:
+    if code != _GUESSED:
+        return wording.text(f"errors.{code}.advice")
+    wait = _NUMBERS.search(problem.advice)
+    if wait is None:
+        return wording.text("errors.pairing.advice")
+    return wording.text(f"errors.{code}.advice", n=int(wait.group()))
 
 
 def _numbers_of(problem: Problem, wording: Wording) -> dict[str, object]:

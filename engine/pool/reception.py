@@ -58,6 +58,7 @@ class Reception:
         self._roles: dict[str | None, Role] = {}  # by link; None is the code
         self._is_open = False
         self._shown = False
+        self._num_attended = 0
         self._let_in: str | None = None  # what the PC is called that came last
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -126,9 +127,12 @@ class Reception:
     def invitations(self) -> InvitationsReport:
         """Return what waits to be used, and what became of the last one."""
         now_s = self._loop.time()
+        left_s, ended = self._door.code_left_s(now_s), self._door.code_ended
+        if ended == "used" and self._num_attended and self._let_in is None:
+            left_s, ended = 0.0, None  # whoever typed it is being written into the roster
         return InvitationsReport(
-            code_left_s=self._door.code_left_s(now_s),
-            code_ended=self._door.code_ended,
+            code_left_s=left_s,
+            code_ended=ended,
             num_links=self._door.num_links(now_s),
             let_in=self._let_in,
         )
@@ -142,11 +146,13 @@ class Reception:
         keeper = self._keeper
         identity = keeper.identity.certificate
         host = Host(identity, keeper.pool_id, self._door, secrets.token_bytes)
+        self._num_attended += 1
         try:
             await serve_joiner(websocket, host, self._turn, self._admit)
         except DaisyError as error:
             _logger.info("pairing: %s", error.what)
         finally:
+            self._num_attended -= 1
             self._look()
 
     async def run(self) -> None:

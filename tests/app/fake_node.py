@@ -40,6 +40,24 @@ from engine.messages.control import (
 )
 from engine.messages.deployment import Trouble
 from engine.messages.pool_control import DeploymentReport, LoadModel, OpenControl, UnloadModel
+from engine.messages.roster_control import (
+    AskInvitations,
+    InvitationsReport,
+    Invite,
+    Invited,
+    Joined,
+    JoinPool,
+    LeavePool,
+    ListPcs,
+    ListPools,
+    PcLine,
+    PcsListed,
+    PoolNearby,
+    PoolsListed,
+    RemovePc,
+    RenamePc,
+    WithdrawInvitation,
+)
 from tests.app.pools import DESK, LAPTOP, deployment, node, pool, wish
 
 TOKEN = "open sesame"  # noqa: S105 - opens nothing but this fake
@@ -68,6 +86,82 @@ class Script(msgspec.Struct, kw_only=True):
     error: dict | None = None
     skips: int | None = None  # a piece it leaves out
     model_sha256: str = "e" * 64
+    pcs: tuple[PcLine, ...] = ()  # in the pool; none for this one alone
+    nearby: tuple[PoolNearby, ...] = ()
+    pairing_trouble: dict[str, dict] = {}  # by the name of the message that is refused
+
+
+CODE = "482915"
+LINK = "daisy://join?pool=p&at=192.0.2.1:7420&cert=c&link=l&secret=s&until=9"
+ALONE = PcLine(node_id=DESK, name="DESK", role="owner", is_own=True, is_online=True)
+
+
+class Members:
+    """Who is in the pool, and who may come: changed by what is asked, and by the test."""
+
+    def __init__(self, script, note) -> None:
+        self.script = script
+        self.note = note
+        self.pcs = list(script.pcs or (ALONE,))
+        self.nearby = script.nearby
+        self.report = InvitationsReport(code_left_s=None, code_ended=None, num_links=0, let_in=None)
+
+    async def serve(self, message, writer) -> None:
+        name = type(message).__name__
+        if not isinstance(message, ListPcs | ListPools | AskInvitations):
+            self.note({"asked": name, **msgspec.to_builtins(message)})
+        trouble = self.script.pairing_trouble.get(name)
+        answer = self.answer(message) if trouble is None else ErrorReport(**trouble)
+        await send(writer, answer)
+
+    def answer(self, message):
+        match message:
+            case Invite():
+                return self.invite(is_link=message.is_link)
+            case WithdrawInvitation(is_link=True):
+                self.report = replace(self.report, num_links=0)
+            case WithdrawInvitation():
+                self.end_code("withdrawn")
+            case JoinPool():
+                return Joined(pool_id="p", host_name="ATTIC", num_pcs=2)
+            case ListPools():
+                return PoolsListed(pools=self.nearby)
+            case AskInvitations():
+                pass
+            case _:
+                self.change(message)
+                return PcsListed(pool_id="p", pcs=tuple(self.pcs))
+        return self.report
+
+    def invite(self, *, is_link):
+        if is_link:
+            self.report = replace(self.report, num_links=self.report.num_links + 1, let_in=None)
+        else:
+            self.report = replace(self.report, code_left_s=120.0, code_ended=None, let_in=None)
+        return Invited(
+            code=None if is_link else CODE,
+            link=LINK if is_link else None,
+            within_s=120.0,
+            addresses=("192.0.2.1:7420",),
+        )
+
+    def end_code(self, how, let_in=None):
+        self.report = replace(self.report, code_left_s=None, code_ended=how, let_in=let_in)
+
+    def use_link(self, let_in):
+        self.report = replace(self.report, num_links=self.report.num_links - 1, let_in=let_in)
+
+    def change(self, message):
+        match message:
+            case RenamePc():
+                self.pcs = [
+                    replace(pc, name=message.name) if pc.node_id == message.node_id else pc
+                    for pc in self.pcs
+                ]
+            case RemovePc():
+                self.pcs = [pc for pc in self.pcs if pc.node_id != message.node_id]
+            case LeavePool():
+                self.pcs = [ALONE]
 
 
 class FakeNode:
@@ -78,6 +172,7 @@ class FakeNode:
         self.listens = threading.Event()
         self.tasks: dict[str, asyncio.Task] = {}
         self.asked = (folder / "asked.jsonl").open("a", encoding="utf-8")
+        self.members = Members(script, self.note)
 
     async def run(self) -> None:
         self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
@@ -150,6 +245,12 @@ class FakeNode:
                 self.is_loaded = False
                 record = replace(self.record(), phase="unloaded", wish=None, stages=())
                 await send(writer, DeploymentReport(deployment=record))
+            case _:
+                await self.members.serve(message, writer)
+
+    def note(self, line):
+        self.asked.write(json.dumps(line) + "\n")
+        self.asked.flush()
 
     def record(self):
         script = self.script

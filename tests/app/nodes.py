@@ -34,6 +34,10 @@ class _Child:
         """Return what it was asked to load."""
         return [told["load"] for told in self._told() if "load" in told]
 
+    def asked_of_members(self) -> list[dict]:
+        """Return what it was asked to change about who is in the pool."""
+        return [told for told in self._told() if "asked" in told]
+
 
 class NodeThread(_Child):
     """A fake node in a thread."""
@@ -48,6 +52,11 @@ class NodeThread(_Child):
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def members(self):
+        """Who is in its pool; a test may change it."""
+        return self._node.members
 
     def kill(self) -> None:
         self._node.loop.call_soon_threadsafe(self._node.stop.set)

@@ -1,34 +1,13 @@
 """The window and a real node with the embedded model: load, ask, lose the node, go on."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from PySide6.QtCore import Qt
 
-CHECKOUT = Path(__file__).parents[2]
+from tests.app.real_nodes import RealNode
+
 PATIENCE_MS = 120_000  # of reading, cutting and compiling a model on a busy machine
 
 pytestmark = [pytest.mark.embedded, pytest.mark.processes, pytest.mark.timeout(400)]
-
-
-class RealNode:
-    def __init__(self, data_dir):
-        command = [sys.executable, "-m", "engine.cli.entry", "node", "--interface", "lo"]
-        self.process = subprocess.Popen(
-            [*command, "--data", str(data_dir), "--until-stdin-closes"],
-            cwd=CHECKOUT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
 
 
 @pytest.fixture
