@@ -100,8 +100,9 @@ class JoinCard(Card):
         self._heading.setText(say("devices.join_heading"))
         self._hint.setText(say("devices.join_hint"))
         self.pools.setAccessibleName(say("devices.nearby_name"))
-        for name, label in self._labels.items():
-            label.setText(say(f"devices.{name}"))
+        for name, field in (("address", self.address), ("code", self.code)):
+            self._labels[name].setText(say(f"devices.{name}"))
+            field.setAccessibleName(say(f"devices.{name}"))
         self.address.setPlaceholderText(say("devices.address_hint"))
         self.code.setPlaceholderText(say("devices.code_hint"))
         self.join.say(say("devices.join"))
