@@ -13,6 +13,8 @@ PLACEMENT_DEADLINE_S = STAGE_LOAD_DEADLINE_S + NODE_START_DEADLINE_S
 TOKEN_DEADLINE_S = 120.0  # between two tokens of one answer, prefill of a chunk included
 NODE_STOP_DEADLINE_S = 5.0
 
+RESOURCES = Path(__file__).resolve().parents[1] / "resources"
+
 DEFAULT_MAX_SEQUENCES = 4
 DEFAULT_CONTEXT_TOKENS = 4096  # where the model does not say how much it takes
 DEFAULT_MAX_TOKENS = (

@@ -13,6 +13,7 @@ An error carries fields, never a prepared sentence of another layer.
     │   ├─ ModelNotFoundError
     │   ├─ ModelFileError           a file is missing, cut short, or contradicts another
     │   ├─ UnsupportedModelError    whole, but of a kind that can't be cut or run
+    │   ├─ OtherVocabularyError     a draft model's tokens are not the model's
     │   ├─ TokenizerError
     │   ├─ ChatTemplateError
     │   └─ ShardCorruptError
@@ -172,6 +173,15 @@ class UnsupportedModelError(ModelError):
     """
 
     code = "model_unsupported"
+
+
+class OtherVocabularyError(ModelError):
+    """The draft model has another vocabulary than the model it is to guess for.
+
+    Choose a draft model of the same family, or none.
+    """
+
+    code = "other_vocabulary"
 
 
 class TokenizerError(ModelError):

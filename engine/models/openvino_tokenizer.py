@@ -39,6 +39,7 @@ class OpenVinoTokenizer:
             token if isinstance(token, str) else bytes(token).decode(errors="replace"): index
             for token, index in inner.get_vocab().items()
         }
+        self._tokens = {index: token for token, index in self._vocabulary.items()}
         self._byte_ids = byte_ids_of(self._vocabulary)
 
     @property
@@ -88,6 +89,14 @@ class OpenVinoTokenizer:
             token: As the vocabulary writes it.
         """
         return self._vocabulary.get(token)
+
+    def token(self, token_id: int) -> str | None:
+        """Return an id's token; None if it isn't in the vocabulary.
+
+        Args:
+            token_id: Any number from 0.
+        """
+        return self._tokens.get(token_id)
 
     def is_special(self, token_id: int) -> bool:
         """Return whether an id is a control token's: one that decodes to nothing.

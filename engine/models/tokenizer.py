@@ -66,6 +66,14 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def token(self, token_id: int) -> str | None:
+        """Return an id's token as the vocabulary writes it; None if it isn't in the vocabulary.
+
+        Args:
+            token_id: Any number from 0.
+        """
+        ...
+
     def is_special(self, token_id: int) -> bool:
         """Return whether an id is a control token's, which is no text.
 
@@ -158,6 +166,14 @@ class JsonTokenizer:
             token: As the vocabulary writes it.
         """
         return self._inner.token_to_id(token)
+
+    def token(self, token_id: int) -> str | None:
+        """Return an id's token; None if it isn't in the vocabulary.
+
+        Args:
+            token_id: Any number from 0.
+        """
+        return self._inner.id_to_token(token_id)
 
     def is_special(self, token_id: int) -> bool:
         """Return whether an id is a control token's.
