@@ -19,8 +19,8 @@ from machine import alone, refuse_when_busy
 from protocol import add_protocol_arguments, write_results
 
 from engine.domain import MicroBatch, NodeId, SequenceId, SequenceStep
+from engine.messages.chain import OpenSequence, Placement, StagePlace
 from engine.messages.codec import encode_control, encode_micro_batch, peek_batch
-from engine.messages.control import OpenSequence, Placement, StagePlace
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import StageServer
 from engine.sampling.parameters import SamplingParameters

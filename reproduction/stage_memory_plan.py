@@ -29,8 +29,8 @@ from protocol import MAX_LOAD, RESULTS, write_results
 
 from engine.domain import MicroBatch, NodeId, SequenceId, SequenceStep
 from engine.errors import DaisyError, StageError
+from engine.messages.chain import OpenSequence, Placement, StagePlace
 from engine.messages.codec import encode_control, encode_micro_batch
-from engine.messages.control import OpenSequence, Placement, StagePlace
 from engine.models.opening import open_model
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pool.stage_memory import StageMemory, Workload, stage_memory

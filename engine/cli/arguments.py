@@ -109,6 +109,11 @@ def _add_load(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="N",
         help=f"answers at the same time; {DEFAULT_MAX_SEQUENCES} where left out",
     )
+    load.add_argument(
+        "--private",
+        action="store_true",
+        help="the first and the last stage stay on this PC, so that no other sees the text",
+    )
     _add_how(load)
     _add_common(load)
     unload = commands.add_parser("unload", help="have the pool run nothing")
@@ -237,6 +242,7 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         max_sequences=given.users,
         kind=given.kind,
         mode="exact" if given.exact else "fast",
+        is_private=given.private,
     )
 
 

@@ -17,14 +17,9 @@ import engine
 from engine.cli.founder import found_pool_here
 from engine.config import NODE_START_DEADLINE_S, NODE_STOP_DEADLINE_S, PLACEMENT_DEADLINE_S
 from engine.errors import PeerTimeoutError, RemoteProtocolError, StageError, rebuilt
+from engine.messages.chain import Placement, StageFailed, StagePlace, StageReady
 from engine.messages.codec import decode, encode_control
-from engine.messages.control import (
-    ErrorReport,
-    Placement,
-    StageFailed,
-    StagePlace,
-    StageReady,
-)
+from engine.messages.control import ErrorReport
 from engine.node import Listening
 from engine.transport.control_port import connect_control
 

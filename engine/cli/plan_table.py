@@ -35,7 +35,7 @@ def plan_lines(plan: Sequence[PlanLine]) -> list[str]:
         (
             printable(line.name) or short(line.node_id),
             line.role if has_stages or line.role != "standby" else "ready",
-            NONE if line.layers is None else str(line.layers),
+            " and ".join(str(part) for part in (line.layers, line.last_layers) if part) or NONE,
             memory(line.usable_bytes),
             memory(line.needed_bytes) if line.needed_bytes else NONE,
             printable(f"{line.reason} {line.remedy}".strip()),

@@ -10,16 +10,17 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-from engine.domain import (
-    ComputeMode,
-    LayerRange,
-    NodeId,
-    SequenceId,
-    StageDescription,
-    StageKind,
+from engine.domain import NodeId
+from engine.messages.chain import (
+    BatchFailed,
+    CloseSequence,
+    OpenSequence,
+    Placement,
+    StageFailed,
+    StageReady,
 )
 from engine.messages.message import Message
-from engine.messages.pool import Heartbeat, NodeReport, Stamp
+from engine.messages.pool import Heartbeat, NodeReport
 from engine.messages.pool_control import (
     AskChunk,
     AskChunkList,
@@ -108,82 +109,6 @@ class ErrorReport(Message, frozen=True):
     what: str
     advice: str
     request_id: str | None = None
-
-
-# ---- placement ------------------------------------------------------------------------------
-
-
-class StagePlace(Message, frozen=True):
-    """One line of a placement: which node runs which shard, and how."""
-
-    node_id: NodeId
-    address: str  # wss://host:port
-    stage_index: int
-    layers: LayerRange
-    device: str = "CPU"
-    kind: StageKind = "paged"
-    mode: ComputeMode = "fast"
-    num_threads: int | None = None  # None: the device decides
-
-
-class Placement(Message, frozen=True):
-    """Who runs what; sent whole to every node, which finds itself in it."""
-
-    epoch: int
-    manifest_sha256: str  # names the shards in each node's own store; never a path
-    context_tokens: int  # per sequence
-    max_sequences: int
-    stages: tuple[StagePlace, ...]
-    stamp: Stamp | None = None  # None only for nodes that are in no pool
-
-
-class StageReady(Message, frozen=True):
-    """The node has loaded its stage and reached its next one."""
-
-    epoch: int
-    stage_index: int
-    description: StageDescription
-
-
-class StageFailed(Message, frozen=True):
-    """The node's stage could not be loaded, or ended."""
-
-    epoch: int
-    stage_index: int
-    code: str
-    what: str
-    advice: str
-
-
-class BatchFailed(Message, frozen=True):
-    """One micro-batch failed on a stage; its sequences are released there. Goes to the head."""
-
-    epoch: int
-    batch_id: int
-    stage_index: int
-    sequence_ids: tuple[SequenceId, ...]
-    code: str
-    what: str
-    advice: str
-
-
-# ---- along the chain, before and after a sequence's frames -----------------------------------
-
-
-class OpenSequence(Message, frozen=True):
-    """A sequence begins; forwarded down the chain ahead of its first frame."""
-
-    epoch: int
-    sequence_id: SequenceId
-    num_prompt_tokens: int  # penalties tell prompt from answer by it
-    sampling: SamplingParameters
-
-
-class CloseSequence(Message, frozen=True):
-    """A sequence ended or was cancelled; forwarded down the chain, every stage frees it."""
-
-    epoch: int
-    sequence_id: SequenceId
 
 
 # ---- asker and head -------------------------------------------------------------------------

@@ -31,6 +31,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         max_sequences: At once.
         kind: Of every stage.
         mode: Of every stage.
+        is_private: The first and the last stage stay on that node's PC, so that no other sees
+            the text.
     """
 
     wish_id: str
@@ -41,6 +43,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_sequences: int
     kind: StageKind = "paged"
     mode: ComputeMode = "fast"
+    is_private: bool = False
 
 
 class StageShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +72,7 @@ class PlanLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     needed_bytes: int  # by its stage; 0 without one
     reason: str
     remedy: str  # what would help; empty where nothing need
+    last_layers: LayerRange | None = None  # of its second stage, where it has first and last
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -31,6 +31,7 @@ class LoadModel(Message, frozen=True):
     max_sequences: int = 4
     kind: StageKind | None = None  # None: paged where every layer can be
     mode: ComputeMode = "fast"
+    is_private: bool = False  # the first and the last stage stay on this PC
 
 
 class UnloadModel(Message, frozen=True):

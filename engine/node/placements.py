@@ -1,4 +1,9 @@
-"""The one placement this node takes part in: its stage, its links, and its head if it has it."""
+"""The one placement this node takes part in: its stage, its links, and its head if it has it.
+
+A node has one stage, or two where the first and the last stay with it. Frames are taken only from
+the node whose stage comes before, and sampled tokens only from the one that has the last stage:
+what any other member of the pool sends to a chain it is no part of counts for nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +14,32 @@ from typing import TYPE_CHECKING
 
 from engine.domain import NodeId, SampledTokens
 from engine.errors import DaisyError, PlacementError
+from engine.messages.chain import BatchFailed, StageFailed, own_places
 from engine.messages.codec import decode
-from engine.messages.control import BatchFailed, StageFailed
 from engine.pipeline.chat_text import load_chat_text
 from engine.pipeline.head import Head
 from engine.pipeline.loaded_stage import LoadedStage, load_stage
-from engine.pipeline.placed_stage import PlacedStage, join_chain, own_place
+from engine.pipeline.placed_stage import PlacedStage, join_chain
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
+from engine.pipeline.withheld_tokens import WithheldTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from engine.domain import StageDescription
-    from engine.messages.control import Placement, StagePlace
+    from engine.messages.chain import Placement, StagePlace
     from engine.transport.endpoint import Endpoint
 
 _logger = logging.getLogger(__name__)
 
 
 class Placements:
-    """Loads, runs and ends this node's stage; one placement at a time.
+    """Loads, runs and ends this node's stages; one placement at a time.
 
     Attributes:
-        stage: What runs; None for nothing.
+        stages: What runs, in the order of the chain; none, one, or the first and the last.
         head: The head, where this node has the first stage.
         on_changed: Told when a stage begins or ends here.
         on_broken: Told when the chain whose head is here can't go on.
@@ -56,7 +62,7 @@ class Placements:
             group: Parent of what runs.
             cpus: Processors a stage may use; None for all.
         """
-        self.stage: PlacedStage | None = None
+        self.stages: tuple[PlacedStage, ...] = ()
         self.head: Head | None = None
         self.on_changed: Callable[[], None] | None = None
         self.on_broken: Callable[[StageFailed], None] | None = None
@@ -64,9 +70,14 @@ class Placements:
         self._endpoint = endpoint
         self._group = group
         self._cpus = cpus
-        self._loaded: LoadedStage | None = None
+        self._loaded: tuple[LoadedStage, ...] = ()
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()
+
+    @property
+    def stage(self) -> PlacedStage | None:
+        """The first of those that run; None for nothing."""
+        return self.stages[0] if self.stages else None
 
     @property
     def epoch(self) -> int:
@@ -76,7 +87,7 @@ class Placements:
     @property
     def is_loaded(self) -> bool:
         """Whether a stage is loaded here, of a placement that runs or has ended."""
-        return self._loaded is not None
+        return bool(self._loaded)
 
     async def place(self, placement: Placement, folder: Path) -> StageDescription:
         """Load this node's stage out of a folder, in place of what ran.
@@ -88,7 +99,7 @@ class Placements:
             folder: Of shards.
 
         Returns:
-            What was loaded.
+            What was loaded; of two stages the first.
 
         Fails as ``run_stage`` does; then nothing runs.
 
@@ -103,12 +114,12 @@ class Placements:
             placement: Who runs what.
             folder: Its shards.
         """  # noqa: DOC501 - cancellation is passed on
-        place = own_place(placement, self._node_id)
+        places = own_places(placement, self._node_id)
         async with self._turn:
             await self._end()
             try:
-                loaded = await self._load(placement, place, folder)
-                self.stage = await self._start(placement, place, loaded, folder)
+                loaded = await self._load(placement, places, folder)
+                self.stages = await self._start_all(placement, places, loaded, folder)
             except asyncio.CancelledError:
                 await self._end()
                 raise
@@ -116,7 +127,7 @@ class Placements:
                 await self._give_up()
                 raise
             self._tell_changed()
-            return loaded.description
+            return loaded[0].description
 
     async def end(self, *, for_good: bool = True) -> None:
         """End the running placement, if there is one: its requests and its links.
@@ -130,8 +141,8 @@ class Placements:
             await (self._give_up() if for_good else self._end())
 
     def memory_bytes(self) -> int:
-        """Return what the stage's process takes of this PC's memory."""
-        return 0 if self._loaded is None else self._loaded.process.memory_bytes()
+        """Return what the stages' processes take of this PC's memory."""
+        return sum(loaded.process.memory_bytes() for loaded in self._loaded)
 
     async def probe(self, epoch: int) -> None:
         """Send a token round the chain whose head is here.
@@ -148,6 +159,31 @@ class Placements:
             raise PlacementError(f"The head of placement {epoch} does not run on this PC.")
         await self.head.probe()
 
+    def stage_after(self, sender: NodeId) -> PlacedStage | None:
+        """Return the stage here that takes what a node sends; None for what nobody waits for.
+
+        Args:
+            sender: Whose certificate the connection showed.
+        """
+        for stage in self.stages:
+            before = stage.place.stage_index - 1
+            if before >= 0 and stage.placement.stages[before].node_id == sender:
+                return stage
+        return None
+
+    def on_sampled(self, tokens: SampledTokens, frame: bytes, sender: NodeId) -> None:
+        """Take what the last stage sampled, if the head is here.
+
+        Args:
+            tokens: Decoded.
+            frame: As they came.
+            sender: Whose certificate the connection showed; another node's count for nothing.
+        """
+        if self.head is None or self.stage is None:
+            return
+        if self.stage.placement.stages[-1].node_id == sender:
+            self.head.on_sampled(tokens, frame)
+
     def on_failure(self, failure: BatchFailed | StageFailed, sender: NodeId | None = None) -> None:
         """Take what a stage of the chain reports to its head.
 
@@ -163,17 +199,45 @@ class Placements:
             self.head.on_failure(failure)
 
     async def _load(
-        self, placement: Placement, place: StagePlace, folder: ShardFolder
-    ) -> LoadedStage:
-        """Return the stage that is loaded, if it is the one that is asked for; else load it."""
-        if self._loaded is not None and self._loaded.serves(placement, place, folder):
-            return self._loaded
-        await self._give_up()
-        self._loaded = await load_stage(placement, place, folder, self._cpus)
-        return self._loaded
+        self, placement: Placement, places: tuple[StagePlace, ...], folder: ShardFolder
+    ) -> tuple[LoadedStage, ...]:
+        """Return the stages that are asked for; what is loaded and is none of them ends first."""
+        found = [
+            next((one for one in self._loaded if one.serves(placement, place, folder)), None)
+            for place in places
+        ]
+        await self._give_up_all_but(found)
+        loaded = []
+        for place, known in zip(places, found, strict=True):
+            one = known
+            if one is None:
+                one = await load_stage(placement, place, folder, self._cpus)
+                self._loaded = (*self._loaded, one)
+            loaded.append(one)
+        return tuple(loaded)
+
+    async def _start_all(
+        self,
+        placement: Placement,
+        places: tuple[StagePlace, ...],
+        loaded: tuple[LoadedStage, ...],
+        folder: ShardFolder,
+    ) -> tuple[PlacedStage, ...]:
+        """Start the last one first: once there is a head, requests may come."""
+        withheld = WithheldTokens(placement.epoch) if len(places) > 1 else None
+        started = [
+            await self._start(placement, place, one, folder, withheld)
+            for place, one in zip(reversed(places), reversed(loaded), strict=True)
+        ]
+        return tuple(reversed(started))
 
     async def _start(
-        self, placement: Placement, place: StagePlace, loaded: LoadedStage, folder: ShardFolder
+        self,
+        placement: Placement,
+        place: StagePlace,
+        loaded: LoadedStage,
+        folder: ShardFolder,
+        withheld: WithheldTokens | None,
     ) -> PlacedStage:
         async def send_own_head(frame: bytes) -> None:
             message = decode(frame)
@@ -184,7 +248,7 @@ class Placements:
                 self.on_failure(message)
 
         stage = await self._stack.enter_async_context(
-            join_chain(placement, place, loaded, self._endpoint, send_own_head)
+            join_chain(placement, place, loaded, self._endpoint, send_own_head, withheld)
         )
         tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
         if place.stage_index == 0:
@@ -198,36 +262,37 @@ class Placements:
 
     async def _end(self) -> None:
         """End the placement; what is loaded stays if it can."""
-        stage, self.stage = self.stage, None
+        stages, self.stages = self.stages, ()
         head, self.head = self.head, None
         if head is not None:
             head.stop()
         stack, self._stack = self._stack, AsyncExitStack()
-        if stage is None:
+        if not stages:
             await stack.aclose()
             return
         # Until it has settled it is nobody's: whoever is stopped here leaves none for the next.
-        loaded, self._loaded = stage.loaded, None
-        has_settled = False
+        loaded, self._loaded = self._loaded, ()
+        settled: list[LoadedStage] = []
         try:
             await stack.aclose()
-            has_settled = await loaded.settle(stage.placement.epoch, stage.server.open_sequences)
+            for stage in stages:
+                if await stage.loaded.settle(stage.placement.epoch, stage.server.open_sequences):
+                    settled.append(stage.loaded)  # noqa: PERF401 - counts also if this is cancelled
         finally:
-            if has_settled:
-                self._loaded = loaded
-            else:
-                await asyncio.shield(loaded.close())
+            self._loaded = tuple(settled)
+            await asyncio.shield(_closed([one for one in loaded if one not in settled]))
             self._tell_changed()
 
     async def _give_up(self) -> None:
         """End the placement and what is loaded."""
         await self._end()
-        await self._give_up_process()
+        await self._give_up_all_but(())
 
-    async def _give_up_process(self) -> None:
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None:
-            await asyncio.shield(loaded.close())
+    async def _give_up_all_but(self, kept: Sequence[LoadedStage | None]) -> None:
+        doomed = [one for one in self._loaded if one not in kept]
+        self._loaded = tuple(one for one in self._loaded if one in kept)
+        if doomed:
+            await asyncio.shield(_closed(doomed))
             self._tell_changed()
 
     def _tell_broken(self, failure: StageFailed) -> None:
@@ -261,6 +326,13 @@ class _CancelledAtEnd:
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         self._tasks.append(self._group.create_task(coroutine))
+
+
+async def _closed(loaded: Iterable[LoadedStage]) -> None:
+    """End processes, all at once."""
+    async with asyncio.TaskGroup() as group:
+        for one in loaded:
+            group.create_task(one.close())
 
 
 async def _logged(coroutine: Coroutine[object, object, None]) -> None:

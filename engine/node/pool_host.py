@@ -15,7 +15,7 @@ from engine.pool.part import PoolPart
 
 if TYPE_CHECKING:
     from engine.domain import NodeId
-    from engine.messages.control import StageFailed
+    from engine.messages.chain import StageFailed
     from engine.messages.deployment import Deployment
     from engine.messages.pool import Term
     from engine.node.placements import Placements

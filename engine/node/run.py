@@ -20,24 +20,20 @@ from engine.errors import (
     TransportError,
     first_of,
 )
+from engine.messages.chain import BatchFailed, Placement, StageFailed, StageReady, own_places
 from engine.messages.codec import decode, encode_control, peek_type
 from engine.messages.control import (
     PROTOCOL_VERSION,
     SHARD_FORMAT,
-    BatchFailed,
     Cancel,
     ErrorReport,
     Generate,
     Hello,
     MessageType,
-    Placement,
-    StageFailed,
-    StageReady,
 )
 from engine.node.placements import Placements
 from engine.node.pool_host import PoolHost
 from engine.node.requests import Requests
-from engine.pipeline.placed_stage import own_place
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
 from engine.pool.own_port import Ways, listen
@@ -242,8 +238,8 @@ class _Node:
                 await self._accept(frame, connection)
         elif kind is MessageType.SAMPLED_TOKENS:
             tokens = decode(frame)
-            if placements.head is not None and isinstance(tokens, SampledTokens):
-                placements.head.on_sampled(tokens, frame)
+            if isinstance(tokens, SampledTokens):
+                placements.on_sampled(tokens, frame, connection.peer.node_id)
         elif kind is not None:
             await self._dispatch_control(decode(frame), connection, requests, group)
 
@@ -296,11 +292,11 @@ class _Node:
         return await part.serve(message, connection)
 
     async def _accept(self, frame: bytes, connection: Link) -> None:
-        stage = self.placements.stage
-        if stage is None:
+        stage = self.placements.stage_after(connection.peer.node_id)
+        if stage is None:  # left from another placement, or of somebody who is no part of this one
             return
         try:
-            await stage.server.accept(frame, connection.send)
+            await stage.accept(frame, connection.send)
         except RemoteProtocolError:
             raise
         except DaisyError as error:
@@ -314,7 +310,7 @@ class _Node:
         answer: StageReady | StageFailed
         index = 0
         try:
-            index = own_place(placement, self._node_id).stage_index
+            index = own_places(placement, self._node_id)[0].stage_index
             description = await self.placements.load(placement, self._shards(placement))
             answer = StageReady(epoch=placement.epoch, stage_index=index, description=description)
         except DaisyError as error:

@@ -18,15 +18,9 @@ import msgspec
 
 from engine.domain import SequenceId
 from engine.errors import DaisyError, PipelineBrokenError, PlacementError, rebuilt
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence, StageFailed
 from engine.messages.codec import encode_control, encode_micro_batch, peek_batch
-from engine.messages.control import (
-    Accepted,
-    BatchFailed,
-    CloseSequence,
-    Generate,
-    OpenSequence,
-    StageFailed,
-)
+from engine.messages.control import Accepted, Generate
 from engine.pipeline.live_request import LiveRequest
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.queue_time import QueueTime
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.domain import SampledTokens
-    from engine.messages.control import Placement
+    from engine.messages.chain import Placement
     from engine.messages.message import Message
     from engine.pipeline.chat_text import ChatText
     from engine.pipeline.live_request import SendToAsker

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from engine.domain import SequenceId
     from engine.errors import DaisyError
-    from engine.messages.control import Generate, OpenSequence
+    from engine.messages.chain import OpenSequence
+    from engine.messages.control import Generate
     from engine.messages.message import Message
     from engine.pipeline.reply import Reply
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from engine.config import STAGE_LOAD_DEADLINE_S
 from engine.errors import DaisyError
+from engine.messages.chain import CloseSequence
 from engine.messages.codec import encode_control
-from engine.messages.control import CloseSequence
 from engine.stages.host import StageProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.domain import ModelDescription, SequenceId, StageDescription
-    from engine.messages.control import Placement, StagePlace
+    from engine.messages.chain import Placement, StagePlace
     from engine.messages.stage_control import LoadShard
     from engine.pipeline.shard_folder import ShardFolder
 

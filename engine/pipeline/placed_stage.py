@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.errors import PlacementError
 from engine.pipeline.stage_server import Send, StageServer
 from engine.splitter.layer_work import layer_times, stage_work
 from engine.transport.session import Liveness
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from typing import Any
 
-    from engine.domain import NodeId
-    from engine.messages.control import Placement, StagePlace
+    from engine.messages.chain import Placement, StagePlace
     from engine.pipeline.loaded_stage import LoadedStage
+    from engine.pipeline.withheld_tokens import WithheldTokens
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
 
@@ -39,6 +38,7 @@ class PlacedStage:
         server: Passes frames through it.
         next_link: To the next stage; None on the last one.
         head_link: To the head; None on the head's own node.
+        withheld: Holds back token ids between the first and the last stage, where both are here.
     """
 
     place: StagePlace
@@ -47,6 +47,22 @@ class PlacedStage:
     server: StageServer
     next_link: Connection | None
     head_link: Connection | None
+    withheld: WithheldTokens | None = None
+
+    async def accept(self, frame: bytes, send_back: Send) -> None:
+        """Take a frame from the stage before, on another node.
+
+        Args:
+            frame: For a stage.
+            send_back: Reaches the sender.
+
+        Fails as ``StageServer.accept`` does, and with ``RemoteProtocolError`` where a batch came
+        round that did not leave so.
+
+        Cancellation: safe between frames.
+        """
+        whole = frame if self.withheld is None else self.withheld.restore(frame)
+        await self.server.accept(whole, send_back)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return what must run, each as a task of its own, for as long as the stage does.
@@ -62,26 +78,6 @@ class PlacedStage:
         return loops
 
 
-def own_place(placement: Placement, node_id: NodeId) -> StagePlace:
-    """Find this node in a placement.
-
-    Args:
-        placement: Who runs what.
-        node_id: This node.
-
-    Raises:
-        PlacementError: It is not in it once, or the stages are out of order.
-    """
-    if any(place.stage_index != index for index, place in enumerate(placement.stages)):
-        raise PlacementError(f"Placement {placement.epoch} does not number its stages in order.")
-    own = [place for place in placement.stages if place.node_id == node_id]
-    if len(own) > 1:
-        raise PlacementError(f"Placement {placement.epoch} gives this PC {len(own)} stages.")
-    if own:
-        return own[0]
-    raise PlacementError(f"This PC is not part of placement {placement.epoch}.")
-
-
 @asynccontextmanager
 async def join_chain(
     placement: Placement,
@@ -89,6 +85,7 @@ async def join_chain(
     loaded: LoadedStage,
     endpoint: Endpoint,
     send_own_head: Send,
+    withheld: WithheldTokens | None = None,
 ) -> AsyncIterator[PlacedStage]:
     """Join a loaded stage to its neighbours, for as long as the context is open.
 
@@ -98,6 +95,7 @@ async def join_chain(
         loaded: Its shard; outlives the context.
         endpoint: Opens connections.
         send_own_head: Takes what is for the head, if the head is this node.
+        withheld: Of the placement, where the first and the last stage are both on this node.
 
     Yields:
         The stage, for as long as the context is open.
@@ -114,15 +112,25 @@ async def join_chain(
             loaded.process,
             place.stage_index,
             placement.epoch,
-            None if next_link is None else next_link.send,
+            None if next_link is None else _send_over(next_link, withheld),
             send_own_head if head_link is None else head_link.send,
             stage_work(layer_times(loaded.model), place.layers),
         )
-        yield PlacedStage(place, placement, loaded, server, next_link, head_link)
+        yield PlacedStage(place, placement, loaded, server, next_link, head_link, withheld)
     finally:
         async with asyncio.TaskGroup() as ending:  # one that is lost takes a while to be given up
             for link in links:
                 ending.create_task(link.close("The placement has ended."))
+
+
+def _send_over(link: Connection, withheld: WithheldTokens | None) -> Send:
+    if withheld is None:
+        return link.send
+
+    async def send(frame: bytes) -> None:
+        await link.send(withheld.withhold(frame))
+
+    return send
 
 
 async def _join(
@@ -135,7 +143,7 @@ async def _join(
     if place.stage_index + 1 < len(placement.stages):
         next_link = await _connected(endpoint, placement.stages[place.stage_index + 1])
         links.append(next_link)
-    if place.stage_index > 0:
+    if placement.stages[0].node_id != place.node_id:
         head_link = await _connected(endpoint, placement.stages[0])
         links.append(head_link)
     return next_link, head_link

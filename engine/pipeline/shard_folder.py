@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.domain import LayerRange
-    from engine.messages.control import Placement, StagePlace
+    from engine.messages.chain import Placement, StagePlace
 
 # Relative RMS error of the golden step, measured over the fixtures and the embedded model: exact
 # mode stays below 1e-4; fast mode (bf16, int8 activations) below 0.1; a wrong layer gives 0.5 to 2.

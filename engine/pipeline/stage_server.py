@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from engine.errors import DaisyError, RemoteProtocolError, rebuilt
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence, StageFailed
 from engine.messages.codec import decode, encode_control, peek_batch, peek_type
-from engine.messages.control import (
-    BatchFailed,
-    CloseSequence,
-    MessageType,
-    OpenSequence,
-    StageFailed,
-)
+from engine.messages.control import MessageType
 from engine.pipeline.blame import blamed
 from engine.pipeline.layer_time import LayerTime
 

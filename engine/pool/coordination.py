@@ -10,7 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from engine.messages.control import Placement, StageFailed, StagePlace, StageReady
+from engine.messages.chain import Placement, StageFailed, StagePlace, StageReady
 from engine.messages.deployment import Trouble
 from engine.messages.pool import Stamp
 from engine.messages.pool_control import (

@@ -85,6 +85,7 @@ def lines_of(rows: Iterable[PlanRow]) -> tuple[PlanLine, ...]:
             name=row.name,
             role=row.role,
             layers=row.layers[0] if row.layers else None,
+            last_layers=row.layers[1] if len(row.layers) > 1 else None,
             usable_bytes=row.usable_bytes,
             needed_bytes=row.memory.total_bytes,
             reason=row.reason,
@@ -122,7 +123,7 @@ def have_lines_changed(old: tuple[PlanLine, ...], new: tuple[PlanLine, ...]) -> 
     """
 
     def shape(lines: tuple[PlanLine, ...]) -> list[tuple[object, ...]]:
-        return [(line.node_id, line.name, line.role, line.layers) for line in lines]
+        return [(ln.node_id, ln.name, ln.role, ln.layers, ln.last_layers) for ln in lines]
 
     return shape(old) != shape(new) or any(
         differs(before.usable_bytes, after.usable_bytes)
@@ -218,6 +219,8 @@ def _workload(wish: Wish) -> Workload:
 
 
 def _wishes(wish: Wish, nodes: Nodes) -> Wishes:
+    if wish.is_private:  # no other PC will do, be it reachable or not
+        return Wishes(asker=wish.asked_on, is_private=True)
     asker = nodes.get(wish.asked_on)
     return Wishes(asker=wish.asked_on if asker is not None and asker.is_reachable else None)
 

@@ -240,8 +240,9 @@ class Coordination(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chain(self) -> tuple[NodeId, ...]:
-        """The nodes that have a stage, the head first."""
-        return () if self.record is None else tuple(s.node_id for s in self.record.stages)
+        """The nodes that have a stage, each once, the head first."""
+        stages = () if self.record is None else self.record.stages
+        return tuple(dict.fromkeys(share.node_id for share in stages))
 
     @property
     def awaited(self) -> tuple[NodeId, ...]:

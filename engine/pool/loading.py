@@ -183,6 +183,7 @@ class Loading:
             max_sequences=asked.max_sequences,
             kind=asked.kind or ("paged" if kept.can_be_paged else "stateful"),
             mode=asked.mode,
+            is_private=asked.is_private,
         )
 
 

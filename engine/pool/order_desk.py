@@ -1,7 +1,7 @@
 """What the coordinator orders this node to do, done: keep a model, cut it, run a stage, warm up.
 
-An order is obeyed only if the fence admits its stamp. One of a term that is not on this PC's disk
-yet waits a moment for it. Of each kind of work one runs at a time: a newer order ends the older.
+Only what ``order_admission`` admits comes this far. Of each kind of work one runs at a time: a
+newer order ends the older.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from engine.errors import DaisyError, PlacementError, RemoteProtocolError, ShardCorruptError
-from engine.messages.control import Placement, StageFailed, StageReady
+from engine.errors import DaisyError, ShardCorruptError
+from engine.messages.chain import Placement, StageFailed, StageReady, own_places
 from engine.messages.deployment import Trouble
 from engine.messages.pool_control import (
     DeploymentChanged,
@@ -26,29 +26,27 @@ from engine.messages.pool_control import (
     WarmedUp,
     WarmUp,
 )
-from engine.pool.terms import is_older
+from engine.pool.order_admission import OrderAdmission
 from engine.pool.work_report import WorkReport
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from pathlib import Path
 
     from engine.domain import NodeId, StageDescription
-    from engine.messages.control import StagePlace
+    from engine.messages.chain import StagePlace
     from engine.messages.deployment import Deployment, Wish
     from engine.messages.message import Message
     from engine.messages.pool import Stamp
     from engine.pool.model_shelf import ModelShelf
+    from engine.pool.order_admission import Order
     from engine.pool.peer_sources import PeerSources
+    from engine.pool.pull import ChunkSource
     from engine.pool.record_book import RecordBook
     from engine.pool.terms import Fence
 
-Order: TypeAlias = DeploymentChanged | Placement | SplitModel | KeepModel | WarmUp | EndPlacement
-
-TERM_WITHIN_S = 5.0  # for a term that was announced to reach this PC's disk
 KEEP_LOADED_S = 120.0  # a stage whose placement has ended, while the pool places anew
 SETTLED = frozenset({"ready", "failed", "unloaded"})  # phases in which nothing is being placed
-MAX_WAITING = 16  # orders that wait for their term
 
 _logger = logging.getLogger(__name__)
 
@@ -131,7 +129,7 @@ class OrderDesk:
             colleagues: The other nodes, to talk to.
         """
         self._node_id = node_id
-        self._fence = fence
+        self._admission = OrderAdmission(fence, self._begin)
         self._host = host
         self._book = book
         self._shelf, self._sources = files
@@ -142,8 +140,6 @@ class OrderDesk:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._epochs: dict[str, int] = {}  # that work is for
         self._described: StageReady | None = None  # what was answered last
-        self._num_waiting = 0
-        self._term_changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -152,7 +148,7 @@ class OrderDesk:
         Cancellation: ends all work; what was fetched stays.
         """
         async with asyncio.TaskGroup() as self._group:
-            await asyncio.Event().wait()
+            await self._admission.run()
 
     def is_placing(self, epoch: int) -> bool:
         """Return whether a stage of this placement is being fetched or loaded here."""
@@ -169,40 +165,13 @@ class OrderDesk:
             order: As it came.
             sender: Whose session it came over.
 
-        Raises:
-            RemoteProtocolError: It has no stamp, or another node's.
+        Fails with ``RemoteProtocolError`` where it has no stamp, or another node's.
         """
-        stamp = order.stamp
-        if stamp is None or stamp.sender != sender:
-            raise RemoteProtocolError(
-                f"{type(order).__name__} came without a stamp of its sender's."
-            )
-        if self._fence.admit(stamp):
-            self._begin(order, stamp)
-        elif self._group is not None and self._may_wait(stamp):
-            self._group.create_task(self._wait_for_term(order, stamp))
-
-    def _may_wait(self, stamp: Stamp) -> bool:
-        is_early = is_older(self._fence.accepted, than=stamp.term)
-        return is_early and self._num_waiting < MAX_WAITING
-
-    async def _wait_for_term(self, order: Order, stamp: Stamp) -> None:
-        self._num_waiting += 1
-        try:
-            async with asyncio.timeout(TERM_WITHIN_S):
-                while is_older(self._fence.accepted, than=stamp.term):
-                    self._term_changed.clear()
-                    await self._term_changed.wait()
-        except TimeoutError:
-            return
-        finally:
-            self._num_waiting -= 1
-        if self._fence.admit(stamp):
-            self._begin(order, stamp)
+        self._admission.take(order, sender)
 
     def look(self) -> None:
         """Take note that another term may be in force."""
-        self._term_changed.set()
+        self._admission.look()
 
     def _begin(self, order: Order, stamp: Stamp) -> None:
         match order:
@@ -277,15 +246,15 @@ class OrderDesk:
     async def _place(self, placement: Placement, stamp: Stamp) -> None:
         index = 0
         try:
-            place = self._own_place(placement)
-            index = place.stage_index
+            first, *more = places = own_places(placement, self._node_id)
+            index = first.stage_index
             report = self._report(placement.epoch)
             async with self._sources.open() as sources:
-                folder = await self._shelf.fetch(
-                    placement.manifest_sha256, place.layers, sources, report
-                )
+                folder = await self._fetched(placement, first, sources)
+                for place in more:  # into the same folder
+                    await self._fetched(placement, place, sources)
             report("compile", 0, 1, "steps")
-            description = await self._loaded(placement, place, folder)
+            description = await self._loaded(placement, places, folder)
             report("compile", 1, 1, "steps")
         except DaisyError as error:
             failed = StageFailed(
@@ -301,14 +270,21 @@ class OrderDesk:
             self._described = ready
             self._colleagues.answer(stamp, ready)
 
+    async def _fetched(
+        self, placement: Placement, place: StagePlace, sources: Sequence[ChunkSource]
+    ) -> Path:
+        report = self._report(placement.epoch)
+        return await self._shelf.fetch(placement.manifest_sha256, place.layers, sources, report)
+
     async def _loaded(
-        self, placement: Placement, place: StagePlace, folder: Path
+        self, placement: Placement, places: Sequence[StagePlace], folder: Path
     ) -> StageDescription:
         try:
             return await self._host.place(self._addressed(placement), folder)
         except ShardCorruptError:
             # What is damaged goes out of the store, so that the next attempt fetches it anew.
-            await self._shelf.verify(placement.manifest_sha256, place.layers)
+            for place in places:
+                await self._shelf.verify(placement.manifest_sha256, place.layers)
             raise
 
     async def _split(self, order: SplitModel, stamp: Stamp) -> None:
@@ -363,14 +339,6 @@ class OrderDesk:
         else:
             report("warm-up", 1, 1, "steps")
         self._colleagues.answer(stamp, WarmedUp(epoch=order.epoch, trouble=trouble))
-
-    def _own_place(self, placement: Placement) -> StagePlace:
-        own = [place for place in placement.stages if place.node_id == self._node_id]
-        if len(own) != 1:
-            raise PlacementError(
-                f"Placement {placement.epoch} gives this PC {len(own)} stages; it can run one."
-            )
-        return own[0]
 
     def _addressed(self, placement: Placement) -> Placement:
         """Return a placement with every node's address as it is reached from here."""

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING
 
 import engine
 from engine.errors import RemoteProtocolError
+from engine.messages.chain import Placement, StageFailed, StageReady
 from engine.messages.codec import encode_control
-from engine.messages.control import (
-    PROTOCOL_VERSION,
-    SHARD_FORMAT,
-    AskPoolStatus,
-    Placement,
-    PoolStatusReport,
-    StageFailed,
-    StageReady,
-)
+from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, AskPoolStatus, PoolStatusReport
 from engine.messages.pool import Versions
 from engine.messages.pool_control import (
     AskChunk,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.domain import MicroBatch, SampledTokens
 from engine.errors import DaisyError, RemoteProtocolError
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import (
     Unknown,
     decode,
@@ -15,7 +16,7 @@ from engine.messages.codec import (
     encode_sampled_tokens,
     peek_batch,
 )
-from engine.messages.control import BatchFailed, CloseSequence, ErrorReport, OpenSequence
+from engine.messages.control import ErrorReport
 from engine.messages.stage_control import (
     KVUsageReport,
     LoadShard,

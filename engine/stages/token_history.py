@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from engine.domain import MicroBatch, SequenceId, SequenceStep
-    from engine.messages.control import OpenSequence
+    from engine.messages.chain import OpenSequence
     from engine.sampling.parameters import SamplingParameters
 
 _FIRST_CAPACITY = 256

@@ -10,8 +10,8 @@ import pytest
 
 from engine.cli.preparation import Division
 from engine.domain import MicroBatch, NodeId, SequenceId, SequenceStep
+from engine.messages.chain import OpenSequence, Placement, StagePlace
 from engine.messages.codec import encode_control, encode_micro_batch
-from engine.messages.control import OpenSequence, Placement, StagePlace
 from engine.node.placements import Placements
 from engine.sampling.parameters import SamplingParameters
 from engine.transport.session import Liveness

@@ -23,8 +23,9 @@ from engine.errors import (
     StageError,
     StageProcessDiedError,
 )
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import decode, encode_control, encode_micro_batch, peek_batch
-from engine.messages.control import BatchFailed, CloseSequence, OpenSequence, Ping
+from engine.messages.control import Ping
 from engine.messages.limits import MAX_FRAME_BYTES
 from engine.sampling.parameters import SamplingParameters
 from engine.splitter.analysis import analyse

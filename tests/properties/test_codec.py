@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.domain import MicroBatch, SampledRow, SampledTokens, SequenceId, SequenceStep
 from engine.errors import RemoteProtocolError
+from engine.messages.chain import OpenSequence
 from engine.messages.codec import (
     ChunkFrame,
     ChunkListFrame,
@@ -23,12 +24,7 @@ from engine.messages.codec import (
     peek_batch,
     peek_type,
 )
-from engine.messages.control import (
-    Generate,
-    MessageType,
-    OpenSequence,
-    TextDelta,
-)
+from engine.messages.control import Generate, MessageType, TextDelta
 from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
 from engine.transport.session import Session

@@ -18,6 +18,15 @@ from engine.domain import (
     SequenceStep,
     StageDescription,
 )
+from engine.messages.chain import (
+    BatchFailed,
+    CloseSequence,
+    OpenSequence,
+    Placement,
+    StageFailed,
+    StagePlace,
+    StageReady,
+)
 from engine.messages.chunk_frames import ChunkFrame, ChunkListFrame
 from engine.messages.control import (
     Accepted,
@@ -25,9 +34,7 @@ from engine.messages.control import (
     AnswerProgress,
     AnswerResumed,
     AskPoolStatus,
-    BatchFailed,
     Cancel,
-    CloseSequence,
     ErrorReport,
     Finished,
     Generate,
@@ -37,14 +44,9 @@ from engine.messages.control import (
     NodeHeartbeat,
     NodeLeaves,
     NodeReported,
-    OpenSequence,
     Ping,
-    Placement,
     Pong,
     PoolStatusReport,
-    StageFailed,
-    StagePlace,
-    StageReady,
     TextDelta,
 )
 from engine.messages.deployment import (

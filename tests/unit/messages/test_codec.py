@@ -12,6 +12,7 @@ import pytest
 
 from engine.domain import LayerRange, MicroBatch, SampledRow, SampledTokens
 from engine.errors import LocalProtocolError, RemoteProtocolError
+from engine.messages.chain import OpenSequence
 from engine.messages.codec import (
     Unknown,
     decode,
@@ -24,15 +25,7 @@ from engine.messages.codec import (
     peek_version,
     shown,
 )
-from engine.messages.control import (
-    CONTROL_TYPES,
-    Generate,
-    Goodbye,
-    MessageType,
-    OpenSequence,
-    Ping,
-    TextDelta,
-)
+from engine.messages.control import CONTROL_TYPES, Generate, Goodbye, MessageType, Ping, TextDelta
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters

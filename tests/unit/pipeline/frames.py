@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from engine.domain import MicroBatch, SampledRow, SampledTokens, SequenceId, SequenceStep
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import (
     decode,
     encode_control,
     encode_micro_batch,
     encode_sampled_tokens,
 )
-from engine.messages.control import BatchFailed, CloseSequence, OpenSequence
 from engine.sampling.parameters import SamplingParameters
 
 EPOCH = 7

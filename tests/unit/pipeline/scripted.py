@@ -14,17 +14,9 @@ from engine.domain import (
     SampledTokens,
     SequenceId,
 )
+from engine.messages.chain import CloseSequence, OpenSequence, Placement, StagePlace
 from engine.messages.codec import decode, encode_sampled_tokens
-from engine.messages.control import (
-    Accepted,
-    CloseSequence,
-    Finished,
-    Generate,
-    OpenSequence,
-    Placement,
-    StagePlace,
-    TextDelta,
-)
+from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.pipeline.head import Head
 from tests.unit.pipeline.frames import EPOCH
 

@@ -12,16 +12,9 @@ import pytest
 
 from engine.domain import LayerRange, ModelDescription, NodeId
 from engine.errors import DaisyError, PeerUnreachableError
+from engine.messages.chain import StageFailed
 from engine.messages.codec import decode, encode_control
-from engine.messages.control import (
-    Accepted,
-    Cancel,
-    ErrorReport,
-    Finished,
-    Generate,
-    StageFailed,
-    TextDelta,
-)
+from engine.messages.control import Accepted, Cancel, ErrorReport, Finished, Generate, TextDelta
 from engine.messages.deployment import Deployment, StageShare, Wish
 from engine.messages.pool import Term
 from engine.pipeline.head import Head

@@ -15,14 +15,8 @@ from engine.errors import (
     StageProcessDiedError,
     UsageError,
 )
-from engine.messages.control import (
-    Accepted,
-    AnswerProgress,
-    BatchFailed,
-    Finished,
-    StageFailed,
-    TextDelta,
-)
+from engine.messages.chain import BatchFailed, StageFailed
+from engine.messages.control import Accepted, AnswerProgress, Finished, TextDelta
 from engine.messages.request_body import parse_request
 from engine.sampling.parameters import SamplingParameters
 from tests.unit.pipeline.frames import EPOCH

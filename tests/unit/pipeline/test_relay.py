@@ -11,14 +11,8 @@ from engine.errors import (
     PeerUnreachableError,
     StageProcessDiedError,
 )
-from engine.messages.control import (
-    Accepted,
-    AnswerInterrupted,
-    AnswerResumed,
-    BatchFailed,
-    Finished,
-    TextDelta,
-)
+from engine.messages.chain import BatchFailed
+from engine.messages.control import Accepted, AnswerInterrupted, AnswerResumed, Finished, TextDelta
 from engine.messages.deployment import PlanLine, StageShare, Trouble
 from engine.sampling.parameters import SamplingParameters
 from tests.unit.pipeline.scripted import (

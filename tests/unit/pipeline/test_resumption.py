@@ -12,7 +12,8 @@ from engine.errors import (
     StageProcessDiedError,
     UsageError,
 )
-from engine.messages.control import Accepted, Finished, StageFailed, TextDelta
+from engine.messages.chain import StageFailed
+from engine.messages.control import Accepted, Finished, TextDelta
 from engine.sampling.parameters import SamplingParameters
 from tests.unit.pipeline.frames import EPOCH
 from tests.unit.pipeline.scripted import (

@@ -3,8 +3,8 @@
 import pytest
 
 from engine.domain import SequenceId
+from engine.messages.chain import CloseSequence, OpenSequence
 from engine.messages.codec import decode
-from engine.messages.control import CloseSequence, OpenSequence
 from engine.sampling.parameters import SamplingParameters
 from engine.stages.loading import load_stage
 from engine.stages.service import StageService

@@ -14,8 +14,9 @@ from engine.errors import (
     RemoteProtocolError,
     StageProcessDiedError,
 )
+from engine.messages.chain import BatchFailed, StageFailed
 from engine.messages.codec import decode, encode_control, peek_type
-from engine.messages.control import BatchFailed, MessageType, Ping, StageFailed
+from engine.messages.control import MessageType, Ping
 from engine.pipeline.stage_server import StageServer
 from tests.unit.pipeline.fake_process import FakeProcess
 from tests.unit.pipeline.frames import (

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from engine.errors import DaisyError
+from engine.messages.chain import StageFailed
 from engine.messages.codec import decode, peek_type
-from engine.messages.control import StageFailed
 from engine.pipeline.stage_server import STAGE_FRAMES, StageServer
 from engine.transport.session import Liveness
 from tests.paired import endpoint_of

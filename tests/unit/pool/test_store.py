@@ -21,7 +21,7 @@ from engine.errors import (
     StorageError,
     UsageError,
 )
-from engine.messages.control import Placement, StagePlace
+from engine.messages.chain import Placement, StagePlace
 from engine.pipeline.shard_folder import open_shard_folder
 from engine.pool.chunks import CHUNK_BYTES, ChunkList
 from engine.pool.disk import StorePaths, bytes_below, link_or_copy

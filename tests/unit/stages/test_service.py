@@ -7,8 +7,9 @@ import pytest
 
 from engine.domain import LayerRange, SampledTokens, SequenceId
 from engine.errors import RemoteProtocolError
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import Unknown, decode, peek_batch
-from engine.messages.control import BatchFailed, CloseSequence, OpenSequence, Ping
+from engine.messages.control import Ping
 from engine.messages.stage_control import KVUsageReport, ReportKVUsage
 from engine.sampling.parameters import SamplingParameters
 from engine.splitter.analysis import analyse

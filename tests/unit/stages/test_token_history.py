@@ -5,7 +5,7 @@ import pytest
 
 from engine.domain import SampledRow, SequenceId
 from engine.errors import InferenceError, LocalProtocolError
-from engine.messages.control import OpenSequence
+from engine.messages.chain import OpenSequence
 from engine.sampling.parameters import SamplingParameters
 from engine.sampling.sampler import sample
 from engine.stages.token_history import TokenHistory
