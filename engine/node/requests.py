@@ -6,7 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from engine.errors import DaisyError, PlacementError, RemoteProtocolError, TransportError
+from engine.errors import (
+    DaisyError,
+    PlacementError,
+    RemoteProtocolError,
+    RequestError,
+    TransportError,
+)
 from engine.messages.codec import encode_control
 from engine.messages.control import ErrorReport
 
@@ -22,6 +28,9 @@ _logger = logging.getLogger(__name__)
 
 class _AskerGoneError(Exception):
     """The asker's connection ended: unlike one along the chain, nobody is left to be told."""
+
+
+MAX_REQUESTS = 64  # of one connection at once; each holds its prompt until it has its turn
 
 
 class Requests:
@@ -63,7 +72,11 @@ class Requests:
         name = request.request_id
         if name in self._tasks:
             raise RemoteProtocolError(f"Two requests are called {name!r}.")
-        task = self._group.create_task(self._answer(request))
+        is_one_too_many = len(self._tasks) >= MAX_REQUESTS
+        work = self._turn_away(name) if is_one_too_many else self._answer(request)
+        task = self._group.create_task(work)
+        if is_one_too_many:
+            return
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
@@ -112,6 +125,13 @@ class Requests:
             _logger.info("request: the asker is gone, %s", error)
         except DaisyError as error:
             await self._report(error, request.request_id)
+
+    async def _turn_away(self, name: str) -> None:
+        error = RequestError(
+            f"{MAX_REQUESTS} questions of yours wait for their answers already.",
+            "Ask again when one of them is answered.",
+        )
+        await self._report(error, name)
 
     async def _report(self, error: DaisyError, request_id: str) -> None:
         report = ErrorReport(

@@ -55,7 +55,6 @@ class Reception:
         self._keeper = keeper
         self._door = PairingDoor()
         self._turn = asyncio.Lock()  # of whoever uses the door, also in a thread
-        self._roles: dict[str | None, Role] = {}  # by link; None is the code
         self._is_open = False
         self._shown = False
         self._num_attended = 0
@@ -79,8 +78,7 @@ class Reception:
         self._require_owner()
         self._let_in = None
         async with self._turn:
-            code = self._door.show_code(secrets.randbelow, self._loop.time())
-            self._roles[None] = role
+            code = self._door.show_code(secrets.randbelow, self._loop.time(), role)
         self._look()
         return code
 
@@ -99,8 +97,7 @@ class Reception:
         self._let_in = None
         secret, link_id = secrets.token_bytes(LINK_SECRET_BYTES), secrets.token_hex(LINK_ID_BYTES)
         async with self._turn:
-            self._door.make_link(link_id, secret, LINK_WITHIN_S, self._loop.time())
-            self._roles[link_id] = role
+            self._door.make_link(link_id, secret, LINK_WITHIN_S, self._loop.time(), role)
         self._look()
         return InviteLink(
             pool_id=self._keeper.pool_id,
@@ -164,8 +161,10 @@ class Reception:
                 async with asyncio.timeout_at(self._door.closes_at_s()):
                     await self._changed.wait()
 
-    async def _admit(self, newcomer: Newcomer, link_id: str | None) -> bytes:
-        roster = await self._keeper.let_in(newcomer, self._roles.get(link_id, "member"))
+    async def _admit(self, newcomer: Newcomer, grants: str) -> bytes:
+        # Of the invitation that was used: another one may be shown by now, for another role.
+        role: Role = "owner" if grants == "owner" else "member"
+        roster = await self._keeper.let_in(newcomer, role)
         self._let_in = self._keeper.name_of(newcomer.certificate.node_id)
         return roster
 

@@ -335,6 +335,11 @@ class Host:
         confirmation = own.confirmation(sealed)
         return encode_pairing(HostWelcomes(confirmation=confirmation, sealed=sealed))
 
+    @property
+    def grants(self) -> str:
+        """What the invitation that is being used grants; empty before one was named."""
+        return "" if self._run is None else self._run.invitation.grants
+
     def turn_away(self) -> bytes:
         """Return the last message where the newcomer can't be written into the roster."""
         self.state = State.OVER

@@ -38,6 +38,7 @@ class Invitation:
         link_id: Names a link; None for a code.
         password: What both sides of the exchange must know.
         until_s: When it ends.
+        grants: What whoever uses it may be, in words of whoever invites.
         num_wrong: Guesses that were wrong.
         num_greetings: How often somebody began.
         is_open: Whether it may still be used.
@@ -46,6 +47,7 @@ class Invitation:
     link_id: str | None
     password: bytes
     until_s: float
+    grants: str = ""
     num_wrong: int = 0
     num_greetings: int = 0
     is_open: bool = True
@@ -68,12 +70,13 @@ class PairingDoor:
         self._pause_s = FIRST_PAUSE_S
         self._opens_again_s: float | None = None
 
-    def show_code(self, below: Callable[[int], int], now_s: float) -> str:
+    def show_code(self, below: Callable[[int], int], now_s: float, grants: str = "") -> str:
         """Open for one PC whose user types a code; an earlier code ends.
 
         Args:
             below: Draws a number from 0 up to its argument, so that nobody can tell which.
             now_s: The time, from any steady clock.
+            grants: What whoever uses it may be; kept with it and not looked at.
 
         Returns:
             The code, six digits, to be shown to a person and to nobody else.
@@ -84,7 +87,7 @@ class PairingDoor:
         self._check_pause(now_s)
         code = f"{below(10**CODE_DIGITS):0{CODE_DIGITS}}"
         self.hide_code()
-        self._code = Invitation(None, password_of_code(code), now_s + CODE_WITHIN_S)
+        self._code = Invitation(None, password_of_code(code), now_s + CODE_WITHIN_S, grants)
         self.code_ended = None
         return code
 
@@ -98,7 +101,9 @@ class PairingDoor:
         for invitation in tuple(self._links.values()):
             self._end(invitation, "withdrawn")
 
-    def make_link(self, link_id: str, secret: bytes, within_s: float, now_s: float) -> None:
+    def make_link(
+        self, link_id: str, secret: bytes, within_s: float, now_s: float, grants: str = ""
+    ) -> None:
         """Open for one PC that is given a link.
 
         Args:
@@ -106,6 +111,7 @@ class PairingDoor:
             secret: 16 random bytes.
             within_s: How long it may be used.
             now_s: The time.
+            grants: As for a code.
 
         Raises:
             UsageError: Too many links wait already.
@@ -115,7 +121,8 @@ class PairingDoor:
             raise UsageError(
                 f"{MAX_LINKS} invite links wait to be used.", "Wait, or restart Daisy to end them."
             )
-        self._links[link_id] = Invitation(link_id, password_of_link(secret), now_s + within_s)
+        password = password_of_link(secret)
+        self._links[link_id] = Invitation(link_id, password, now_s + within_s, grants)
 
     def is_open(self, now_s: float) -> bool:
         """Return whether anybody may try to join now."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from engine.transport.pairing import Invited, Newcomer
     from engine.transport.websocket import Websocket
 
-    Admit = Callable[[Newcomer, str | None], Awaitable[bytes]]
+    Admit = Callable[[Newcomer, str], Awaitable[bytes]]
 
 JOIN_WITHIN_S = RUN_WITHIN_S + 5.0  # and to connect; the other side writes its roster meanwhile
 
@@ -56,8 +56,8 @@ async def serve_joiner(websocket: Websocket, host: Host, turn: asyncio.Lock, adm
         websocket: To somebody who may pair and do nothing else.
         host: Of this connection alone.
         turn: Held while a message is judged: the door counts guesses one after the other.
-        admit: Writes a newcomer into the roster, and returns it signed. The second argument names
-            the link it came by; None for a code.
+        admit: Writes a newcomer into the roster, and returns it signed. The second argument is
+            what the invitation grants by which it came.
 
     Raises:
         PairingError: It was refused; says why.
@@ -103,7 +103,7 @@ async def _welcome(websocket: Websocket, host: Host, newcomer: Newcomer, admit: 
         DaisyError: It can't be let in; it was told so.
     """
     try:
-        return host.welcome(await admit(newcomer, host.link_id))
+        return host.welcome(await admit(newcomer, host.grants))
     except DaisyError:
         websocket.write(host.turn_away())
         await websocket.close(CLOSE_NORMAL, "")

@@ -101,7 +101,7 @@ def formats(view):
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
-def test_hostile_text_loads_nothing_and_hides_nothing(show, monkeypatch, text):
+def test_s23_hostile_text_loads_nothing_and_hides_nothing(show, monkeypatch, text):
     asked = []
     monkeypatch.setattr(QTextBrowser, "loadResource", lambda *args: asked.append(args))
     monkeypatch.setattr(QTextDocument, "loadResource", lambda *args: asked.append(args))
@@ -121,7 +121,7 @@ def test_hostile_text_loads_nothing_and_hides_nothing(show, monkeypatch, text):
         assert "<" in seen or "file:///etc/passwd" in seen
 
 
-def test_our_browser_gives_nothing_for_whatever_is_asked(show):
+def test_s23_our_browser_gives_nothing_for_whatever_is_asked(show):
     view = show("text")
     browser = view.items[0].browser
     for name in ("file:///etc/passwd", "http://evil.example/x", "//evil/x", "qrc:/x", "x.png"):

@@ -232,7 +232,9 @@ def everything_in(file):
         return {name: bundle.read(name).decode() for name in bundle.namelist()}
 
 
-def test_the_bundle_has_state_and_versions_and_nothing_that_is_somebodys(page, shared, tmp_path):
+def test_s28_the_bundle_has_state_and_versions_and_nothing_that_is_somebodys(
+    page, shared, tmp_path
+):
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "reach.json").write_text(SECRETS[0], encoding="utf-8")
     (tmp_path / "node" / "key.pem").write_text(SECRETS[2], encoding="utf-8")

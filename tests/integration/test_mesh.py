@@ -9,9 +9,12 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.domain import LayerRange, NodeId
 from engine.errors import IdentityCopiedError, first_of
+from engine.messages.codec import encode_control
+from engine.messages.control import NodeHeartbeat, NodeReported
 from engine.messages.deployment import NodeProgress
 from engine.messages.pool_control import ProgressReported
 from engine.pool.actions import BecameCoordinator, Following
@@ -302,6 +305,33 @@ def test_a_pc_that_is_not_there_any_more_is_named_with_what_became_of_it(
                 assert report.name == f"PC {one.node_id[:4]}"
                 assert (report.layers, report.memory_lent_bytes, report.model) == (None, 0, None)
             assert a.status().notes == ("There is no network: this PC works alone.",)
+
+    run(test())
+
+
+@pytest.mark.parametrize("what", ["heartbeat", "report"])
+def test_s07_a_member_that_speaks_in_anothers_name_is_cut_and_nothing_of_it_counts(
+    tmp_path: Path, what: str
+) -> None:
+    async def test() -> None:
+        a, b, absent = (Member(tmp_path / name) for name in ("a", "b", "absent"))
+        async with members(a, b, absent):
+            await a.start()
+            await b.start(a.address)
+            await until(lambda: b.node_id in a.mesh.reachable(), MEET_S)
+            connection = next(one for one in b.connections if one.peer.node_id == a.node_id)
+            if what == "heartbeat":
+                own = b.mesh.participant.heartbeat()
+                forged = replace(own, node_id=absent.node_id, incarnation=7)
+                message = NodeHeartbeat(heartbeat=forged)
+            else:
+                forged_report = replace(b.mesh.own_report(), node_id=absent.node_id)
+                message = NodeReported(report=forged_report)
+            await connection.send(encode_control(message))
+            await until(lambda: connection not in b.connections, MEET_S)
+            assert absent.node_id not in a.mesh.reachable()
+            assert absent.node_id not in a.mesh.reports()
+            assert a.failure is None
 
     run(test())
 

@@ -143,7 +143,7 @@ async def answered(home: Placements) -> list[int]:
     return ids
 
 
-def test_the_others_compute_the_same_answer_and_see_no_token_of_it(data_dir):
+def test_s24_the_others_compute_the_same_answer_and_see_no_token_of_it(data_dir):
     whole = shards(None, Division(num_stages=1), data_dir)
     parts = shards(None, Division(num_stages=3), data_dir)
 
@@ -181,7 +181,7 @@ def loaded_pids(home: Placements) -> list[int]:
     return [stage.loaded.process.pid for stage in home.stages]
 
 
-def test_tokens_that_another_member_says_were_sampled_count_for_nothing(data_dir):
+def test_s24_tokens_that_another_member_says_were_sampled_count_for_nothing(data_dir):
     folder = shards(None, Division(num_stages=1), data_dir)
 
     async def scenario():

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from engine.messages.codec import decode
-from engine.messages.control import Cancel, TextDelta
-from engine.node.requests import Requests
+from engine.messages.control import Cancel, ErrorReport, TextDelta
+from engine.node.requests import MAX_REQUESTS, Requests
 from tests.unit.pipeline.scripted import Asker, ScriptedChain, question, running_head
 from tests.unit.pipeline.scripted_pool import in_pool
 
@@ -67,6 +67,38 @@ def test_a_request_that_is_taken_back_at_any_moment_ends_on_its_way_through_the_
     assert asker.finished.finish_reason == "cancelled"
     assert num_tokens <= asker.finished.completion_tokens == len(asker.ids) < num_tokens + 20
     assert not asker.of(TextDelta) or num_tokens
+
+
+def test_s24_one_connection_has_only_so_many_questions_waiting_and_the_rest_go_on(chat_text):
+    asker, chain = Asker(), ScriptedChain([ENDLESS])
+
+    async def scenario():
+        async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
+            requests = Requests(connection_to(asker), group, SimpleNamespace(head=head), None)
+            for number in range(MAX_REQUESTS + 3):
+                requests.begin(question(f"r{number}"))
+            await asker.wait_for_ids(3)
+            requests.end()
+
+    asyncio.run(scenario())
+    refused = asker.of(ErrorReport)
+    assert [report.request_id for report in refused] == [f"r{MAX_REQUESTS + n}" for n in range(3)]
+    assert {report.code for report in refused} == {"request"}
+
+
+def test_s24_room_for_a_question_comes_back_with_an_answer(chat_text):
+    asker, chain = Asker(), ScriptedChain([(30, 2)])
+
+    async def scenario():
+        async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
+            requests = Requests(connection_to(asker), group, SimpleNamespace(head=head), None)
+            for number in range(2 * MAX_REQUESTS):
+                async with asyncio.TaskGroup() as one:
+                    requests._group = one
+                    requests.begin(question(f"r{number}"))
+
+    asyncio.run(scenario())
+    assert not asker.of(ErrorReport)
 
 
 def test_taking_back_what_was_never_asked_changes_nothing(chat_text):

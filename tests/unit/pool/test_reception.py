@@ -19,6 +19,7 @@ from engine.errors import (
     WrongCodeError,
 )
 from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, Hello
+from engine.pool import reception as reception_module
 from engine.pool.joining import join_by
 from engine.pool.node_folder import NodeFolder
 from engine.pool.reception import Reception
@@ -132,6 +133,48 @@ def test_s02_s05_without_a_code_nobody_is_paired_with_and_nobody_is_asked(tmp_pa
             assert anna.windows == []
 
     asyncio.run(run())
+
+
+def test_s03_a_pc_is_what_its_own_code_said_though_another_is_shown_before_it_is_written_down(
+    tmp_path,
+):
+    """Two windows at once: who was invited as a member must not come in by an owner's code."""
+
+    async def run():
+        async with pcs(tmp_path, "anna", "ben") as (anna, ben):
+            admit = anna.reception._admit
+
+            async def admit_late(newcomer, grants):
+                await anna.reception.show_code("owner")
+                return await admit(newcomer, grants)
+
+            anna.reception._admit = admit_late
+            code = await anna.reception.show_code("member")
+            await ben.join(anna, invited_by_code(code))
+            return anna.folder.roster.member(ben.folder.node_id).entry.role
+
+    assert asyncio.run(run()) == "member"
+
+
+@pytest.mark.parametrize("clock_s", [0.0, 4e9], ids=["1970", "2096"])
+def test_s03_a_clock_that_is_set_wrong_neither_ends_a_link_nor_prolongs_it(
+    tmp_path, monkeypatch, clock_s
+):
+    """The maker's steady clock decides; what the calendar says is shown to people and no more."""
+    monkeypatch.setattr(reception_module.time, "time", lambda: clock_s)
+
+    async def run():
+        async with pcs(tmp_path, "anna", "ben", "carl") as (anna, ben, carl):
+            link = await anna.reception.make_link([anna.at], "member")
+            await ben.join(anna, invited_by_link(parse_invite_link(str(link))))
+            monkeypatch.setattr(reception_module, "LINK_WITHIN_S", 0.05)
+            late = await anna.reception.make_link([anna.at], "member")
+            await asyncio.sleep(0.1)
+            with pytest.raises(PairingError):
+                await carl.join(anna, invited_by_link(late))
+            return anna.names
+
+    assert asyncio.run(run()) == {"anna", "ben"}
 
 
 def test_s06_the_fourth_guess_is_refused_though_it_is_right_and_the_next_code_has_to_wait(tmp_path):
