@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from engine.config import data_folder
 from engine.domain import LayerRange, NodeId, SequenceId
-from engine.messages.control import Placement, StagePlace
+from engine.messages.chain import Placement, StagePlace
 from engine.models.embedded import embedded_model
 from engine.models.tokenizer import load_tokenizer
 from engine.models.unsplit import UnsplitModel

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.domain import ModelDescription
-    from engine.messages.control import Placement
+    from engine.messages.chain import Placement
     from engine.models.files import ModelFiles
     from engine.models.tokenizer import Tokenizer
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from engine.domain import MicroBatch, SampledTokens, SequenceStep
 from engine.errors import DaisyError, RemoteProtocolError, rebuilt
+from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import decode, encode_control, encode_micro_batch
-from engine.messages.control import BatchFailed, CloseSequence, OpenSequence
 from engine.sampling.parameters import SamplingParameters
 
 if TYPE_CHECKING:

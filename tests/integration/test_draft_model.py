@@ -15,7 +15,7 @@ import pytest
 
 from engine.domain import LayerRange, NodeId, SequenceId
 from engine.errors import OtherVocabularyError, StageProcessDiedError
-from engine.messages.control import Placement, StagePlace
+from engine.messages.chain import Placement, StagePlace
 from engine.models.files import open_folder
 from engine.models.tokenizer import load_tokenizer
 from engine.pipeline.draft_loading import DRAFTS, DraftTarget, find_draft, load_draft_model
