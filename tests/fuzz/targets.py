@@ -7,16 +7,13 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.domain import NodeId
 from engine.errors import (
-    DaisyError,
     LocalProtocolError,
     ModelFileError,
     PairingError,
@@ -54,36 +51,15 @@ from engine.transport.pairing_messages import (
     encode_pairing,
     refusal_in,
 )
+from tests.fuzz.conversations import CONVERSATIONS
+from tests.fuzz.model_files import MODEL_FILES
+from tests.fuzz.target import Target
 from tests.unit.pool.people import crowd, entropy, pool_of
 from tests.unit.transport.pairing_runs import Scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TESTS = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "corpus"
 ANNA, BEN, CARL, DORA = crowd(4)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One parser.
-
-    Attributes:
-        name: Of its corpus.
-        run: Parses; what it gives is used where using it could go wrong.
-        declared: All that it may raise.
-        seeds: What is right, and what is nearly right.
-        form: How inputs are mutated: ``bytes``, ``msgpack``, ``control``, ``json`` or ``text``.
-        max_bytes: Of an input.
-    """
-
-    name: str
-    run: Callable[[bytes], None]
-    declared: tuple[type[DaisyError], ...]
-    seeds: Callable[[], list[bytes]]
-    form: str = "bytes"
-    max_bytes: int = 4096
 
 
 # ---- frames and control messages -------------------------------------------------------------
@@ -388,6 +364,8 @@ TARGETS = {
             pairing_messages, "msgpack",
         ),
         Target("invite_link", run_invite_link, (UsageError,), invite_links, "text", 2048),
+        *CONVERSATIONS,
+        *MODEL_FILES,
     )
 }  # fmt: skip
 
