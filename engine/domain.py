@@ -128,6 +128,13 @@ class SampledTokens:
     rows: tuple[SampledRow, ...]
 
 
+class RowTime(msgspec.Struct, frozen=True):
+    """How long a stage took for a pass with a few rows of one sequence."""
+
+    rows: int
+    seconds: float
+
+
 class StageDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What was loaded, and what was seen while loading it."""
 
@@ -146,6 +153,7 @@ class StageDescription(msgspec.Struct, frozen=True, kw_only=True):
     load_s: float  # reading and compiling
     golden_error: float | None  # relative RMS error of the golden step; None where not run
     notes: tuple[str, ...] = ()  # e.g. "precision f32: bf16 with one thread ends the process"
+    row_times: tuple[RowTime, ...] = ()  # in ascending order; of a first stage only
 
 
 class KVUsage(msgspec.Struct, frozen=True):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from engine.domain import RowTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,24 +20,24 @@ class RowCosts:
     guessing.
     """
 
-    def __init__(self, measured: Iterable[tuple[int, float]] = ()) -> None:
+    def __init__(self, measured: Iterable[RowTime] = ()) -> None:
         """Take what was measured.
 
         Args:
-            measured: Rows, 1 or more, and seconds, above 0; in any order. Without one row in it,
+            measured: Of different numbers of rows, above 0 s; in any order. Without one row in it,
                 nothing counts as measured.
         """
-        points = sorted(measured)
-        if not points or points[0][0] != 1:
-            points = [(1, 1.0), (2, 2.0)]
-        self.one_row_s = points[0][1]
+        times = sorted(measured, key=attrgetter("rows"))
+        if not times or times[0].rows != 1:
+            times = [RowTime(1, 1.0), RowTime(2, 2.0)]
+        self.one_row_s = times[0].seconds
         self._known: dict[int, float] = {}
         self._rows: list[int] = []
         self._costs: list[float] = []
         highest = 0.0
-        for rows, seconds in points:
-            highest = max(highest, seconds / self.one_row_s)  # more rows never cost less
-            self._rows.append(rows)
+        for time in times:
+            highest = max(highest, time.seconds / self.one_row_s)  # more rows never cost less
+            self._rows.append(time.rows)
             self._costs.append(highest)
 
     def cost(self, num_rows: int) -> float:

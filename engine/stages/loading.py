@@ -11,6 +11,7 @@ import openvino as ov
 from engine.stages.golden import GoldenVectors, check_golden_error
 from engine.stages.npu import NpuStage, load_npu
 from engine.stages.paged import PagedStage, load_paged
+from engine.stages.row_times import measure_row_times
 from engine.stages.stateful import StatefulStage
 from engine.stages.stateful_loading import load_stateful
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from engine.messages.stage_control import GoldenStep, LoadShard
     from engine.stages.stage import Stage
 
+ROW_TIMES_BUDGET_S = 0.5  # nobody waits longer for an answer because rows were measured
+
 
 def load_stage(request: LoadShard) -> Stage:
-    """Load a shard, count its fusions and run its golden step.
+    """Load a shard, count its fusions, run its golden step, and time rows on a first stage.
 
     Args:
         request: What to load and how.
@@ -39,6 +42,8 @@ def load_stage(request: LoadShard) -> Stage:
     changes: dict[str, object] = {"load_s": time.monotonic() - began}
     if request.golden is not None:
         changes["golden_error"] = _golden_error(stage, request.golden)
+        if request.is_first:
+            changes["row_times"] = measure_row_times(stage, time.perf_counter, ROW_TIMES_BUDGET_S)
     if isinstance(stage, StatefulStage) and stage.cuts_states:
         changes["notes"] = (*stage.description.notes, "rewinds cut the states")
     stage.description = msgspec.structs.replace(stage.description, **changes)

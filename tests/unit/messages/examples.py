@@ -12,6 +12,7 @@ from engine.domain import (
     MicroBatch,
     ModelDescription,
     NodeId,
+    RowTime,
     SampledRow,
     SampledTokens,
     SequenceId,
@@ -135,6 +136,7 @@ DESCRIPTION = StageDescription(
     load_s=1.5,
     golden_error=0.0009765625,
     notes=("precision f32",),
+    row_times=(RowTime(1, 0.015625), RowTime(4, 0.03125)),
 )
 
 _REPORT = NodeReport(

@@ -6,7 +6,7 @@ The chain is simulated: a frame takes what its rows cost, the links and the gues
 import numpy as np
 import pytest
 
-from engine.domain import SequenceId
+from engine.domain import RowTime, SequenceId
 from engine.scheduler.draft_length import DRAFT_LENGTHS, DraftLength
 from engine.scheduler.row_costs import RowCosts
 
@@ -21,13 +21,13 @@ ONE_ROW_S = 0.05
 
 
 def lengths_of(kind, num_stages=2, max_frames=1):
-    costs = RowCosts([(rows, ONE_ROW_S / num_stages * cost) for rows, cost in STEPS[kind]])
+    costs = RowCosts(RowTime(rows, ONE_ROW_S / num_stages * cost) for rows, cost in STEPS[kind])
     return DraftLength(costs, num_stages, max_frames)
 
 
 def speed(kind, rate, link_s=0.0, draft_s=0.0, *, fixed=None, num_tokens=256, num_answers=4):
     """Return tokens a second over those of plain decoding."""
-    costs = RowCosts(STEPS[kind])
+    costs = RowCosts(RowTime(rows, cost) for rows, cost in STEPS[kind])
     lengths = lengths_of(kind)
     generator = np.random.default_rng(7)
     took_s, written = 0.0, 0

@@ -2,7 +2,13 @@
 
 import pytest
 
+from engine.domain import RowTime
 from engine.scheduler.row_costs import RowCosts
+
+
+def costs_of(measured):
+    return RowCosts(RowTime(rows, seconds) for rows, seconds in measured)
+
 
 MEASURED = [(1, 0.02), (2, 0.03), (4, 0.03), (5, 0.06), (8, 0.05), (16, 0.14)]
 
@@ -13,7 +19,7 @@ MEASURED = [(1, 0.02), (2, 0.03), (4, 0.03), (5, 0.06), (8, 0.05), (16, 0.14)]
 )
 def test_cost_of_rows(num_rows, cost):
     """Eight rows took less than five by chance: they cost as much. Behind 16 the line goes on."""
-    costs = RowCosts(reversed(MEASURED))
+    costs = costs_of(reversed(MEASURED))
     assert costs.cost(num_rows) == pytest.approx(cost)
     assert costs.cost(num_rows) == pytest.approx(cost)  # once more, from what it remembers
     assert costs.one_row_s == 0.02
@@ -22,10 +28,10 @@ def test_cost_of_rows(num_rows, cost):
 @pytest.mark.parametrize("measured", [[], [(2, 0.5)], [(4, 0.1), (8, 0.2)]])
 def test_without_one_row_nothing_is_measured(measured):
     """Then each row costs as much as the first."""
-    assert [RowCosts(measured).cost(rows) for rows in (1, 2, 9)] == [1, 2, 9]
+    assert [costs_of(measured).cost(rows) for rows in (1, 2, 9)] == [1, 2, 9]
 
 
 def test_one_row_alone():
     """Its time is known, the rest is as if nothing were."""
-    costs = RowCosts([(1, 0.25)])
+    costs = costs_of([(1, 0.25)])
     assert (costs.one_row_s, costs.cost(1), costs.cost(4)) == (0.25, 1, 4)

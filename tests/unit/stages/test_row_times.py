@@ -1,0 +1,89 @@
+"""Rows are timed as they are run, within a budget, and leave nothing behind."""
+
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+
+from engine.errors import InferenceError
+from engine.scheduler.row_costs import RowCosts
+from engine.stages.loading import load_stage
+from engine.stages.row_times import ROWS, measure_row_times
+from tests.unit.stages.running import whole
+
+
+class TimedStage:
+    """A stage that takes a second for each row; its clock stands still in between."""
+
+    def __init__(self, *, is_last=False, max_rows=1000):
+        self.description = SimpleNamespace(is_last=is_last, vocab_size=100)
+        self.now_s = 0.0
+        self.max_rows = max_rows
+        self.steps = []
+        self.released = []
+        self.passes = count()
+
+    def run(self, batch):
+        (step,) = batch.steps
+        if step.num_tokens > self.max_rows:
+            raise InferenceError("Too many rows.")
+        self.steps.append(step)
+        self.now_s += step.num_tokens + 0.01 * next(self.passes)  # the first pass is the fastest
+
+    def release(self, sequence_id):
+        self.released.append(sequence_id)
+
+    def clock(self):
+        return self.now_s
+
+
+def test_every_number_of_rows_is_timed():
+    """In ascending order, by the fastest pass but the first."""
+    stage = TimedStage()
+    times = measure_row_times(stage, stage.clock, 1e9)
+    assert [time.rows for time in times] == sorted(ROWS)
+    assert all(time.rows <= time.seconds <= time.rows + 0.3 for time in times)
+    assert times[0].seconds == pytest.approx(
+        ROWS[0] + 0.02
+    )  # pass 0 fills the cache, pass 1 does not count
+    assert stage.released
+
+
+def test_without_time_what_tells_most_is_timed():
+    """One row first: without it the others say nothing."""
+    stage = TimedStage()
+    assert [time.rows for time in measure_row_times(stage, stage.clock, 50)] == [1, 2, 4]
+    stage = TimedStage()
+    assert measure_row_times(stage, stage.clock, 0) == ()
+    assert stage.released
+
+
+def test_rows_that_a_device_refuses_are_left_out():
+    """And those that would come after them."""
+    stage = TimedStage(max_rows=32)
+    assert len(measure_row_times(stage, stage.clock, 1e9)) == len(ROWS)
+    stage = TimedStage(max_rows=1)
+    assert measure_row_times(stage, stage.clock, 1e9) == ()
+    assert stage.released
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_last_stage_has_logits_for_every_row(is_last):
+    """As it has when guesses are checked; not for the prompt before them."""
+    stage = TimedStage(is_last=is_last)
+    measure_row_times(stage, stage.clock, 1e9)
+    prompt, *rest = stage.steps
+    assert prompt.num_logits == 0
+    assert all(step.num_logits == step.num_tokens * is_last for step in rest)
+    assert {step.past_len for step in rest} == {prompt.num_tokens}
+
+
+@pytest.mark.parametrize("kind", ["paged", "stateful"])
+def test_real_stages_are_timed(kind):
+    """Their caches are empty afterwards, and the costs make sense to whoever uses them."""
+    stage = load_stage(whole("llama", kind))
+    ticks = count()
+    times = measure_row_times(stage, lambda: float(next(ticks)), 1e9)
+    assert [time.rows for time in times] == sorted(ROWS)
+    assert stage.kv_usage().used_blocks == 0
+    assert RowCosts(times).cost(16) == 1  # by a clock that goes on once a look
