@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.cli.own_node import NODE_FOLDER
+from tests.paired import pair_before_start
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -59,11 +62,22 @@ class Node:
 
 
 @pytest.fixture
-def pool(tmp_path):
-    nodes = [Node(tmp_path / f"pc-{i}", f"PC {i}").start() for i in range(3)]
-    yield nodes
-    for node in nodes:
-        if node.process.poll() is None:
+def paired(tmp_path):
+    """Make nodes that know each other; what still runs at the end is ended.
+
+    Yields:
+        A function that makes so many.
+    """
+    made: list[Node] = []
+
+    def make(num_nodes: int) -> list[Node]:
+        made.extend(Node(tmp_path / f"pc-{i}", f"PC {i}") for i in range(num_nodes))
+        pair_before_start([(node.folder / NODE_FOLDER, node.name) for node in made])
+        return made
+
+    yield make
+    for node in made:
+        if node.process is not None and node.process.poll() is None:
             node.process.kill()
             node.process.wait()
 
@@ -84,7 +98,8 @@ def agreed(nodes: list[Node], within_s: float) -> str:
         time.sleep(0.2)
 
 
-def test_nodes_find_each_other_agree_and_survive_the_loss_of_the_coordinator(pool):
+def test_nodes_find_each_other_agree_and_survive_the_loss_of_the_coordinator(paired):
+    pool = [node.start() for node in paired(3)]
     first = agreed(pool, AGREE_WITHIN_S)
     lost = next(node for node in pool if node.node_id == first)
     rest = [node for node in pool if node is not lost]
@@ -146,46 +161,40 @@ def test_a_folder_in_use_is_refused_and_a_damaged_one_mended(tmp_path):
     assert second.returncode == 2
     assert f"in use by another node (process {node.process.pid})" in second.stderr.decode()
     assert node.end() == 0
-    (node.folder / "node" / "id.json").write_bytes(b"\x00 not json")
+    (node.folder / NODE_FOLDER / "identity.pem").write_bytes(b"\x00 no key")
     before = node.node_id
     node.start()
     assert node.node_id != before
     (own,) = (n for n in node.status()["nodes"] if n["is_asked"])
-    (note,) = own["notes"]
-    assert note.startswith("id.json was damaged; it was set aside as id.json.damaged-")
+    assert own["notes"][0].startswith("identity.pem is damaged; it was set aside as ")
     assert node.end() == 0
 
 
-def test_a_pool_whose_pcs_all_lost_power_runs_its_model_again_by_itself(tmp_path, talking):
+def test_a_pool_whose_pcs_all_lost_power_runs_its_model_again_by_itself(paired, talking):
     """The wish is on disk: nobody has to say it twice."""
-    nodes = [Node(tmp_path / f"pc-{i}", f"PC {i}").launch() for i in range(2)]
-    try:
-        for node in nodes:
-            node.listening()
-        command = [sys.executable, "-m", "engine.cli.main", "load", str(talking), "--json"]
-        command += ["--context", "64", "--users", "1", "--data", str(nodes[0].folder)]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-        end_s = time.monotonic() + AGREE_WITHIN_S
-        while (before := nodes[1].status()["deployment"]) is None or before["phase"] != "ready":
-            assert time.monotonic() < end_s, before
+    nodes = [node.launch() for node in paired(2)]
+    for node in nodes:
+        node.listening()
+    command = [sys.executable, "-m", "engine.cli.main", "load", str(talking), "--json"]
+    command += ["--context", "64", "--users", "1", "--data", str(nodes[0].folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    end_s = time.monotonic() + AGREE_WITHIN_S
+    while (before := nodes[1].status()["deployment"]) is None or before["phase"] != "ready":
+        assert time.monotonic() < end_s, before
 
-        for node in nodes:
-            node.end(signal.SIGKILL)
-        for node in nodes:
-            node.launch()
-        for node in nodes:
-            node.listening()
+    for node in nodes:
+        node.end(signal.SIGKILL)
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        node.listening()
 
-        def is_ready_anew() -> bool:
-            now = nodes[1].status()["deployment"]
-            return now["phase"] == "ready" and now["epoch"] != before["epoch"]
+    def is_ready_anew() -> bool:
+        now = nodes[1].status()["deployment"]
+        return now["phase"] == "ready" and now["epoch"] != before["epoch"]
 
-        end_s = time.monotonic() + AGREE_WITHIN_S + 15.0
-        while not is_ready_anew():
-            assert time.monotonic() < end_s, nodes[1].status()["deployment"]
-            time.sleep(0.2)
-        assert nodes[1].status()["deployment"]["wish"] == before["wish"]
-    finally:
-        for node in nodes:
-            if node.process.poll() is None:
-                node.end()
+    end_s = time.monotonic() + AGREE_WITHIN_S + 15.0
+    while not is_ready_anew():
+        assert time.monotonic() < end_s, nodes[1].status()["deployment"]
+        time.sleep(0.2)
+    assert nodes[1].status()["deployment"]["wish"] == before["wish"]
