@@ -13,7 +13,9 @@ PLACEMENT_DEADLINE_S = STAGE_LOAD_DEADLINE_S + NODE_START_DEADLINE_S
 TOKEN_DEADLINE_S = 120.0  # between two tokens of one answer, prefill of a chunk included
 NODE_STOP_DEADLINE_S = 5.0
 
+# Beside the packages, in a checkout and where they are installed.
 RESOURCES = Path(__file__).resolve().parents[1] / "resources"
+TRIAL_MODEL = RESOURCES / "trial"  # one small shard, for trying devices
 
 DEFAULT_MAX_SEQUENCES = 4
 DEFAULT_CONTEXT_TOKENS = 4096  # where the model does not say how much it takes

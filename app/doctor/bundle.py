@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.errors import StorageError
+from engine.pool.announcement import short_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,32 @@ if TYPE_CHECKING:
     from engine.messages.pool_status import PoolStatus
 
 _LONGEST_TEXT = 400
+_TEXTS = frozenset({"name", "notes", "reason", "remedy", "what", "advice", "detail"})
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\\/][^\\/\s:\"']+){2,}[\\/]?")
+
+
+def without_names(status: PoolStatus) -> PoolStatus:
+    """Return the pool's state with an id in place of every name that somebody gave a PC.
+
+    Args:
+        status: As this PC's node told it.
+    """
+    names = {n.report.name: n.node_id for n in status.nodes if n.report and n.report.name.strip()}
+    plan = () if status.deployment is None else status.deployment.plan
+    names |= {line.name: line.node_id for line in plan if line.name.strip()}
+    longest_first = sorted(names, key=len, reverse=True)  # one name may be a part of another
+
+    def unnamed(told: object, field: str = "") -> object:
+        if isinstance(told, dict):
+            return {key: unnamed(value, key) for key, value in told.items()}
+        if isinstance(told, list | tuple):
+            return [unnamed(value, field) for value in told]
+        if isinstance(told, str) and field in _TEXTS:
+            for name in longest_first:
+                told = told.replace(name, f"PC {short_id(names[name])}")
+        return told
+
+    return msgspec.convert(unnamed(msgspec.to_builtins(status)), type(status))
 
 
 def status_for_bundle(status: PoolStatus) -> dict[str, object]:

@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.doctor.bundle import write_bundle
-from app.doctor.findings import findings_of, hearing_of
+from app.doctor.bundle import without_names, write_bundle
+from app.doctor.trials import Trials
 from app.doctor.words import DoctorWords, cell_sign
 from app.page import Page
 from app.parts.action import Action
@@ -20,16 +20,18 @@ from app.parts.grid import Grid
 from app.parts.text import Text
 from app.safe_text import one_line
 from engine.errors import StorageError
+from engine.pool.findings import findings_of, hearing_of
 
 if TYPE_CHECKING:
-    from app.doctor.findings import Finding
     from app.look.look import Look
     from app.surroundings import Surroundings
     from engine.messages.pool_status import PoolStatus
+    from engine.pool.findings import Finding
 
 _WATCHER = "doctor page"
 _COPIED_MS = 2000
 _SIGNS = {"wrong": ("wrong", "alarm"), "hint": ("hint", "link"), "good": ("good", "leaf")}
+_GRIDS = ("hearing", "adapters", "tried", "devices", "versions")
 _LOOKING_MS = 4000  # until no answer means that there is no node
 
 
@@ -53,17 +55,17 @@ class DoctorPage(Page):
         self._is_looking = False
         self._heading = Text(look, "title", bold=True)
         self._told = Text(look, "small", "quiet")
+        self.trials = Trials(surroundings.data_dir, self)
+        self.run = Action(look, "chief")
         self.copy = Action(look, "plain", "copy")
         self.save = Action(look)
         self.start = Action(look, "chief")
         self._findings: list[FindingRow] = []
         self._findings_rows = QVBoxLayout()
-        self._headings = {
-            name: Text(look, "lead", bold=True)
-            for name in ("findings", "hearing", "adapters", "devices", "versions")
-        }
-        self._hints = {name: Text(look, "small", "quiet") for name in ("hearing", "devices")}
-        self.grids = {name: Grid(look) for name in ("hearing", "adapters", "devices", "versions")}
+        self._headings = {name: Text(look, "lead", bold=True) for name in ("findings", *_GRIDS)}
+        hinted = ("hearing", "tried", "devices")
+        self._hints = {name: Text(look, "small", "quiet") for name in hinted}
+        self.grids = {name: Grid(look) for name in _GRIDS}
         self._cards: dict[str, Card] = {}
         self._said_again = QTimer(self)
         self._said_again.setSingleShot(True)
@@ -87,6 +89,8 @@ class DoctorPage(Page):
         """Ask it no longer."""
         self.surroundings.status.unwatch(_WATCHER)
         self._patience.stop()
+        self.trials.stop()
+        self._say_buttons()
 
     @property
     def sentences(self) -> list[str]:
@@ -100,7 +104,7 @@ class DoctorPage(Page):
         column = Column(look, 820)
         top = QHBoxLayout()
         top.addWidget(self._heading, 1)
-        for button in (self.start, self.copy, self.save):
+        for button in (self.start, self.run, self.copy, self.save):
             top.addWidget(button)
         column.add(top)
         column.add(self._told)
@@ -127,6 +131,8 @@ class DoctorPage(Page):
         self.copy.clicked.connect(self._on_copy)
         self.save.clicked.connect(self._on_save)
         self.start.clicked.connect(shared.node.start)
+        self.run.clicked.connect(self.trials.run)
+        self.trials.changed.connect(self._say)
 
     # ---- what comes --------------------------------------------------------------------------
 
@@ -150,7 +156,7 @@ class DoctorPage(Page):
         self._say()
 
     def _on_copy(self) -> None:
-        QGuiApplication.clipboard().setText(self._words.report(self._status))
+        QGuiApplication.clipboard().setText(self._words.report(self._status, self.trials.tried))
         self.copy.say(self._words.text("copied"))
         self._said_again.start(_COPIED_MS)
 
@@ -169,8 +175,10 @@ class DoctorPage(Page):
             file: The zip to make.
         """
         try:
-            versions = dict(self._words.versions())
-            write_bundle(Path(file), self._words.report(self._status), self._status, versions)
+            status = None if self._status is None else without_names(self._status)
+            tried = self.trials.tried
+            report, versions = self._words.report(status, tried), self._words.versions(tried)
+            write_bundle(Path(file), report, status, dict(versions))
         except StorageError as error:
             self._told.be("alarm")
             self._told.setText(self._words.text("save_failed", reason=one_line(error.what)))
@@ -203,24 +211,40 @@ class DoctorPage(Page):
             self._show_adapters(self._status)
             columns = [words.text(f"column_{name}") for name in ("pc", "devices", "measured")]
             self.grids["devices"].show_rows(columns, words.devices(self._status))
-        self.grids["versions"].show_rows((), words.versions())
+        self._show_tried()
+        self.grids["versions"].show_rows((), words.versions(self.trials.tried))
+
+    def _show_tried(self) -> None:
+        rows = self._words.tried_devices(self.trials.tried)
+        for part in (self._headings["tried"], self._cards["tried"]):
+            part.setVisible(self._status is not None or bool(rows))
+        heading = [self._words.text(f"column_{name}") for name in ("device", "kind", "result")]
+        if not rows:
+            heading = [self._words.text("running" if self.trials.is_running else "untried")]
+        self.grids["tried"].show_rows(heading, rows)
 
     def _say_buttons(self) -> None:
         words = self._words
+        is_running = self.trials.is_running
+        self.run.say(words.text("running" if is_running else "run"), words.text("run_hint"))
+        self.run.setEnabled(not is_running)
+        self.run.setVisible(self._status is not None)
         self.copy.say(words.text("copy"))
         self.save.say(words.text("save"), words.text("save_hint"))
         self.start.say(words.text("start_node"))
         self.start.setVisible(self._status is None and not self._is_looking)
 
     def _show_findings(self) -> None:
-        found = () if self._is_looking else findings_of(self._status)
+        tried = self.trials.tried
+        found = () if self._is_looking else findings_of(self._status, tried)
+        port = None if tried.network is None else tried.network.port
         while len(self._findings) < len(found):
             row = FindingRow(self.surroundings.look)
             self._findings.append(row)
             self._findings_rows.addWidget(row)
         for number, row in enumerate(self._findings):
             if number < len(found):
-                what, advice = self._words.finding(found[number])
+                what, advice = self._words.finding(found[number], port)
                 severity = self._words.text(f"severity_{found[number].severity}")
                 row.show_finding(found[number], severity, what, advice)
             else:
@@ -250,10 +274,9 @@ class DoctorPage(Page):
 
     def _show_adapters(self, status: PoolStatus) -> None:
         words = self._words
-        rows = [words.adapter(adapter) for adapter in status.adapters]
-        heading = [
-            words.text(f"column_{name}") for name in ("adapter", "state", "address", "reason")
-        ]
+        rows = [words.adapter(adapter, self.trials.tried) for adapter in status.adapters]
+        columns = ("adapter", "state", "address", "heard", "reason")
+        heading = [words.text(f"column_{name}") for name in columns]
         if not rows:
             heading = [words.text("adapters_unknown")]
         self.grids["adapters"].show_rows(heading, rows)

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import qVersion
 
 import engine
-from app.doctor.findings import findings_of, hearing_of, name_of
+from app.bridge.problem import problem_of
 from app.safe_text import one_line
+from app.wording.node_words import in_words
+from app.wording.problems import problem_words
 from engine.messages.control import PROTOCOL_VERSION
+from engine.pool.findings import findings_of, hearing_of, name_of
 
 if TYPE_CHECKING:
-    from app.doctor.findings import Finding
     from app.wording.wording import Wording
+    from engine.messages.deployment import Trouble
+    from engine.messages.doctor_control import AdapterTried, DeviceTried
     from engine.messages.pool_status import AdapterStatus, PoolStatus
+    from engine.pool.findings import Finding, Tried
 
 _WHY = {  # the engine's sentences about adapters
     "It belongs to containers.": "why_containers",
@@ -65,43 +70,116 @@ class DoctorWords:
         """
         return self._wording.text(f"doctor.{key}", **values)
 
-    def finding(self, found: Finding) -> tuple[str, str]:
+    def finding(self, found: Finding, port: int | None = None) -> tuple[str, str]:
         """Return what was found and what to do about it.
 
         Args:
             found: Which.
+            port: Where this PC's node listens; None where that isn't known.
         """
-        values = {
-            name: one_line(value, 40) if isinstance(value, str) else value
-            for name, value in found.values.items()
-        }
-        say = self._wording.text
-        what = say(found.key, **values)
-        if found.detail:
-            detail = one_line(found.detail, 400)
-            detail = detail[:1].upper() + detail[1:]
-            what = f"{what} {detail}" if detail.endswith(".") else f"{what} {detail}."
-        advice = f"{found.key}_advice"
-        # A sentence without fields is not formatted; one with fields has them.
-        return what, say(advice, **values)
+        fields = {name: one_line(value, 40) for name, value in found.fields.items()}
+        sentences = [self.text(found.code, **fields)]
+        if found.note:
+            note = in_words(self._wording, one_line(found.note, 400))
+            sentences.append(self._as_sentence(note))
+        if found.trouble is not None:
+            sentences.append(self.trouble(found.trouble))
+        advice = [self.text(f"{found.code}_advice", **fields)]
+        if found.firewall is not None and port is not None:
+            advice.append(self.text(f"firewall_{found.firewall}", port=port))
+        return self._joined(sentences), self._joined(advice)
 
-    def adapter(self, adapter: AdapterStatus) -> tuple[str, str, str, str]:
-        """Return a network adapter's name, state, addresses, and why it is left alone.
+    def trouble(self, trouble: Trouble) -> str:
+        """Return what went wrong in one sentence, with the engine's own where it says more.
+
+        Args:
+            trouble: As the node told it.
+        """
+        words = problem_words(problem_of(trouble), self._wording)
+        return one_line(words.what, 400)
+
+    def _joined(self, sentences: list[str]) -> str:
+        gap = "" if self._wording.language == "zh" else " "
+        return gap.join(filter(None, sentences))
+
+    def _as_sentence(self, note: str) -> str:
+        stop = self.text("full_stop")
+        note = note[:1].upper() + note[1:]
+        return note if note.endswith((".", "\u3002", "!", "?")) else f"{note}{stop}"
+
+    def adapter(
+        self, adapter: AdapterStatus, tried: Tried | None = None
+    ) -> tuple[str, str, str, str, str]:
+        """Return a network adapter's name, state, addresses, what was tried, and why not.
 
         Args:
             adapter: Which.
+            tried: What was tried.
         """
         state = self.text("adapter_used" if adapter.is_used else "adapter_ignored")
         if adapter.is_used and adapter.link in {"wired", "wireless", "loopback"}:
-            state = f"{state} ({self.text(f'link_{adapter.link}')})"
+            state = self.text("adapter_state", state=state, link=self.text(f"link_{adapter.link}"))
         reason = one_line(adapter.reason)
         if adapter.reason in _WHY and self._wording.language != "en":
             reason = self.text(_WHY[adapter.reason])
-        return one_line(adapter.name, 40), state, ", ".join(adapter.addresses), reason
+        addresses = ", ".join(adapter.addresses)
+        return one_line(adapter.name, 40), state, addresses, self._heard(adapter, tried), reason
 
-    def versions(self) -> list[tuple[str, str]]:
-        """Return what runs here, by name."""
+    def _heard(self, adapter: AdapterStatus, tried: Tried | None) -> str:
+        if not adapter.is_used:
+            return ""
+        network = None if tried is None else tried.network
+        lines = () if network is None else network.adapters
+        found = [self._heard_on(one) for one in lines if one.address in adapter.addresses]
+        return ", ".join(found) if found else self.text("untried")
+
+    def _heard_on(self, one: AdapterTried) -> str:
+        if one.problem:
+            return self.text("heard_failed")
+        if one.heard_ms is None:
+            return self.text("heard_not")
+        return self.text("heard", ms=f"{one.heard_ms:.0f}")
+
+    def tried_devices(self, tried: Tried | None) -> list[tuple[str, str, str]]:
+        """Return each device of this PC: its name, what it is, and how it did.
+
+        Args:
+            tried: What was tried.
+        """
+        devices = () if tried is None or tried.devices is None else tried.devices.devices
+        return [(one_line(d.name, 40), one_line(d.full_name, 60), self._ran(d)) for d in devices]
+
+    def _ran(self, device: DeviceTried) -> str:
+        if device.token_ms is None or device.load_s is None:
+            trouble = device.trouble
+            reason = self.text("untried") if trouble is None else self.trouble(trouble)
+            return self.text("token_failed", reason=reason)
+        ms, seconds = f"{device.token_ms:.1f}", f"{device.load_s:.1f}"
+        return self.text("token_ran", ms=ms, seconds=seconds)
+
+    def firewall(self, tried: Tried | None) -> str:
+        """Return which firewall was seen on this PC; empty before that was looked for.
+
+        Args:
+            tried: What was tried.
+        """
+        if tried is None or tried.network is None:
+            return ""
+        seen = tried.network.firewall
+        name = self.text(f"firewall_name_{seen.kind}")
+        if seen.is_on is None:
+            return name
+        return self.text("firewall_is_on" if seen.is_on else "firewall_is_off", name=name)
+
+    def versions(self, tried: Tried | None = None) -> list[tuple[str, str]]:
+        """Return what runs here, by name.
+
+        Args:
+            tried: What was tried.
+        """
+        firewall = self.firewall(tried)
         return [
+            *([(self.text("firewall_seen_heading"), firewall)] if firewall else []),
             (self.text("version_app"), f"Daisy {engine.__version__}"),
             (self.text("version_protocol"), str(PROTOCOL_VERSION)),
             (self.text("version_python"), platform.python_version()),
@@ -127,24 +205,30 @@ class DoctorWords:
             rows.append((one_line(name_of(node), 40), names, measured))
         return rows
 
-    def report(self, status: PoolStatus | None) -> str:
+    def report(self, status: PoolStatus | None, tried: Tried | None = None) -> str:
         """Return all of it as plain text.
 
         Args:
             status: As this PC's node told it; None where no node answers.
+            tried: What was tried.
         """
+        port = None if tried is None or tried.network is None else tried.network.port
         lines = [self.text("heading"), "", self.text("findings_heading")]
-        for found in findings_of(status):
-            what, advice = self.finding(found)
-            lines.append(f"- {self.text(f'severity_{found.severity}')}: {what} {advice}".rstrip())
+        for found in findings_of(status, tried):
+            what, advice = self.finding(found, port)
+            severity = self.text(f"severity_{found.severity}")
+            lines.append(f"- {severity}: {self._joined([what, advice])}")
         if status is not None:
             lines += ["", self.text("hearing_heading"), *self._hearing_lines(status)]
             lines += ["", self.text("adapters_heading")]
-            lines += ["  ".join(filter(None, self.adapter(one))) for one in status.adapters]
+            lines += ["  ".join(filter(None, self.adapter(a, tried))) for a in status.adapters]
             lines += ["", self.text("devices_heading")]
             lines += ["  ".join(row) for row in self.devices(status)]
+        if tried is not None and tried.devices is not None:
+            lines += ["", self.text("tried_heading")]
+            lines += ["  ".join(row) for row in self.tried_devices(tried)]
         lines += ["", self.text("versions_heading")]
-        lines += [f"{name}: {value}" for name, value in self.versions()]
+        lines += [f"{name}: {value}" for name, value in self.versions(tried)]
         return "\n".join(lines) + "\n"
 
     def _hearing_lines(self, status: PoolStatus) -> list[str]:

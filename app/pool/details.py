@@ -135,7 +135,7 @@ class PcDetails(Card):
             ("address", ", ".join(pc.addresses)),
             ("heard", self._heard(pc)),
             ("id", pc.node_id),
-            ("notes", " ".join(pc.notes)),
+            ("notes", words.text("list_comma").join(words.notes(pc))),
         ]
         return [(words.text(f"detail_{name}"), value) for name, value in rows]
 

@@ -130,7 +130,7 @@ class PoolTableModel(QAbstractTableModel):
 
     def _notes(self, pc: PcFacts) -> str:
         reason = self._words.reason(pc) if pc.role != "stage" else ""
-        parts = [*self._words.marks(pc), *([reason] if reason else []), *pc.notes]
+        parts = [*self._words.marks(pc), *([reason] if reason else []), *self._words.notes(pc)]
         return self._words.text("list_comma").join(parts)
 
     def _say_again(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.pool.reasons import in_words
 from app.safe_text import one_line
+from app.wording.node_words import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,6 +153,14 @@ class PoolWords:
         parts = (in_words(self._wording, part) for part in (pc.reason, pc.remedy) if part)
         gap = "" if self._wording.language == "zh" else " "
         return gap.join(parts)
+
+    def notes(self, pc: PcFacts) -> list[str]:
+        """Return what this PC's node says is wrong with a PC.
+
+        Args:
+            pc: Which.
+        """
+        return [in_words(self._wording, note) for note in pc.notes]
 
     def marks(self, pc: PcFacts) -> list[str]:
         """Return what else is true of a PC, each in a few words.

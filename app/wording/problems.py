@@ -1,4 +1,4 @@
-"""What went wrong, in the language that is chosen: by the error's code, not by its sentence."""
+"""What went wrong, in the language that is chosen: by codes and fields, not by its English."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from app.safe_text import shown
+from app.wording.node_words import recognised_words
 
 if TYPE_CHECKING:
     from app.bridge.problem import Problem
@@ -43,8 +44,14 @@ def problem_words(problem: Problem, wording: Wording) -> Words:
     values = _numbers_of(problem, wording) if code == _TOO_LONG else {}
     if code == _TOO_LONG and not values:
         return Words(shown(problem.what), wording.text(f"errors.{code}.advice"), details)
-    what = wording.text(f"errors.{code}", **values)
-    return Words(what, _advice_of(code, problem, wording), details)
+    # What the node says of this very case tells more than what is true of all of its kind.
+    what = recognised_words(wording, problem.what) if problem.what else None
+    advice = recognised_words(wording, problem.advice) if problem.advice else None
+    return Words(
+        what or wording.text(f"errors.{code}", **values),
+        advice or _advice_of(code, problem, wording),
+        details,
+    )
 
 
 def _advice_of(code: str, problem: Problem, wording: Wording) -> str:

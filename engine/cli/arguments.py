@@ -79,6 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="how the pool looks from this PC")
     status.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
     _add_common(status)
+    _add_common(
+        commands.add_parser("doctor", help="find what is wrong: network, firewall, devices")
+    )
     _add_load(commands)
     _add_roster(commands)
     for command in (ask, chat):

@@ -25,6 +25,7 @@ _COMMANDS = {
     "demo": "engine.cli.demo_command:demo_command",
     "node": "engine.cli.node_command:node_command",
     "status": "engine.cli.status_command:status_command",
+    "doctor": "engine.cli.doctor_command:doctor_command",
     "load": "engine.cli.load_command:load_command",
     "unload": "engine.cli.load_command:unload_command",
     "invite": "engine.cli.roster_commands:invite_command",

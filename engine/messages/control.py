@@ -19,6 +19,7 @@ from engine.messages.chain import (
     StageFailed,
     StageReady,
 )
+from engine.messages.doctor_control import DevicesTried, NetworkTried, TryDevices, TryNetwork
 from engine.messages.message import Message
 from engine.messages.pool import Heartbeat, NodeReport
 from engine.messages.pool_control import (
@@ -286,6 +287,10 @@ class MessageType(IntEnum):
     WITHDRAW_INVITATION = 144
     ASK_INVITATIONS = 146
     INVITATIONS_REPORT = 148
+    TRY_NETWORK = 150
+    NETWORK_TRIED = 152
+    TRY_DEVICES = 154
+    DEVICES_TRIED = 156
     MICRO_BATCH = 0x100
     SAMPLED_TOKENS = 0x102
     CHUNK_LIST = 0x104
@@ -355,4 +360,8 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.WITHDRAW_INVITATION: WithdrawInvitation,
     MessageType.ASK_INVITATIONS: AskInvitations,
     MessageType.INVITATIONS_REPORT: InvitationsReport,
+    MessageType.TRY_NETWORK: TryNetwork,
+    MessageType.NETWORK_TRIED: NetworkTried,
+    MessageType.TRY_DEVICES: TryDevices,
+    MessageType.DEVICES_TRIED: DevicesTried,
 }

@@ -31,6 +31,8 @@ from engine.messages.control import (
     Hello,
     MessageType,
 )
+from engine.messages.doctor_control import TryDevices, TryNetwork
+from engine.node.doctor_desk import DoctorDesk
 from engine.node.placements import Placements
 from engine.node.pool_host import PoolHost
 from engine.node.requests import Requests
@@ -180,6 +182,7 @@ class _Node:
         self._folders = folders
         self._endpoint = endpoint
         self._desk = desk
+        self._doctor = DoctorDesk()
         self.placements = Placements(self._node_id, endpoint, group, options.cpus)
         self.pool: PoolHost | None = None
 
@@ -257,6 +260,10 @@ class _Node:
                 requests.cancel(message)
             case BatchFailed() | StageFailed():
                 self.placements.on_failure(message, connection.peer.node_id)
+            case TryNetwork() | TryDevices() if isinstance(connection, ControlConnection):
+                part = None if self.pool is None else self.pool.part
+                group.create_task(self._doctor.serve(message, connection, part))
+                return
         if await self._is_desks(message, connection):
             return
         if self.pool is not None and await self._is_pools(self.pool.part, message, connection):

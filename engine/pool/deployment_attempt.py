@@ -54,10 +54,10 @@ TRY_AGAIN_S = 120.0  # after too many attempts, though the pool didn't change
 MAX_EPOCH = 2**31 - 1
 
 DEADLINES_S = {State.SPLITTING: 300.0, State.LOADING: 600.0, State.WARMING: 60.0}
-_DOING = {
-    State.SPLITTING: "cutting the model",
-    State.LOADING: "loading its layers",
-    State.WARMING: "sending the first token round",
+_NOT_DONE = {
+    State.SPLITTING: "silent_splitting",
+    State.LOADING: "silent_loading",
+    State.WARMING: "silent_warming",
 }
 
 
@@ -194,7 +194,7 @@ def without_silent(coordination: Coordination, now_s: float) -> Coordination:
     if now_s - coordination.work.progress_s < deadline_s:
         return coordination
     name = coordination.name_of(coordination.awaited[0])
-    trouble = silent(name, deadline_s, _DOING[state])
+    trouble = silent(name, deadline_s, _NOT_DONE[state])
     if state is State.SPLITTING:
         return splitter_troubled(coordination, trouble, now_s)
     return troubled(coordination, trouble, now_s)

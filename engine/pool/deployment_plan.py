@@ -14,6 +14,7 @@ from engine.messages.limits import MAX_NODES
 from engine.pool.chain_choice import Wishes
 from engine.pool.placement import plan_placement, replan, with_same_cuts
 from engine.pool.plan import Exclusion, Plan, PlannedStage, plan_rows
+from engine.pool.sentences import sentence
 from engine.pool.stage_memory import Workload, stage_memory, stage_sizes, usable_for
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     Nodes = Mapping[NodeId, NodeSeen]
 
-UNREACHABLE = Exclusion("It can't be reached.", "Check that it is on and in the same network.")
+UNREACHABLE = Exclusion(sentence("unreached"), sentence("unreached_remedy"))
 TOLERANCE = 10  # a part of this size, in memory, is not a change that matters
 
 

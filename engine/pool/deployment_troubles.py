@@ -24,6 +24,7 @@ from engine.errors import (
 )
 from engine.messages.deployment import Trouble
 from engine.pool.plan import Exclusion
+from engine.pool.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +74,7 @@ def charged(ledger: Ledger, node: NodeSeen, trouble: Trouble) -> Ledger:
     strikes = ledger.strikes.get(key, 0) + 1
     if trouble.code not in LASTING and strikes < MAX_STRIKES:
         return replace(ledger, strikes=ledger.strikes | {key: strikes})
-    remedy = f"{trouble.advice} Then restart Daisy there."
+    remedy = f"{trouble.advice} {sentence('restart_remedy')}"
     left_out = LeftOut(node.incarnation, Exclusion(trouble.what, remedy))
     return replace(ledger, left_out=ledger.left_out | {node.node_id: left_out})
 
@@ -117,7 +118,7 @@ def lost(name: str) -> Trouble:
     Args:
         name: The PC's, for people.
     """
-    return trouble_of(PeerUnreachableError(f"{name} can't be reached any more."))
+    return trouble_of(PeerUnreachableError(sentence("lost", pc=name)))
 
 
 def ended(name: str) -> Trouble:
@@ -126,8 +127,8 @@ def ended(name: str) -> Trouble:
     Args:
         name: The PC's, for people.
     """
-    advice = "Start Daisy there again if it is to take part."
-    return trouble_of(PeerUnreachableError(f"{name} was ended.", advice))
+    error = PeerUnreachableError(sentence("ended", pc=name), sentence("ended_remedy"))
+    return trouble_of(error)
 
 
 def away(name: str, node: NodeSeen | None) -> Trouble:
@@ -151,7 +152,7 @@ def unlinked(name: str, trouble: Trouble) -> Trouble:
     """
     if not issubclass(error_class_for(trouble.code), TransportError):
         return trouble
-    return trouble_of(PeerUnreachableError(f"The connection to {name} was lost."))
+    return trouble_of(PeerUnreachableError(sentence("unlinked", pc=name)))
 
 
 def restarted(name: str) -> Trouble:
@@ -160,19 +161,19 @@ def restarted(name: str) -> Trouble:
     Args:
         name: The PC's, for people.
     """
-    advice = "Nothing need be done: the model is loaded again."
-    return trouble_of(PeerUnreachableError(f"Daisy was restarted on {name}.", advice))
+    error = PeerUnreachableError(sentence("restarted", pc=name), sentence("restarted_remedy"))
+    return trouble_of(error)
 
 
-def silent(name: str, seconds: float, doing: str) -> Trouble:
+def silent(name: str, seconds: float, code: str) -> Trouble:
     """Return the trouble with a PC that doesn't get on.
 
     Args:
         name: The PC's, for people.
         seconds: Since it last did.
-        doing: What it was to do: "cutting the model".
+        code: Of the sentence that says what it was to do.
     """
-    what = f"{name} did not get on with {doing} for {seconds:.0f} seconds."
+    what = sentence(code, pc=name, seconds=f"{seconds:.0f}")
     return trouble_of(PeerTimeoutError(what))
 
 
@@ -182,8 +183,8 @@ def stage_gone(name: str) -> Trouble:
     Args:
         name: The PC's, for people.
     """
-    advice = "Nothing need be done: the layers are loaded again."
-    return Trouble(StageProcessDiedError.code, f"{name} no longer runs its layers.", advice)
+    what = sentence("stage_gone", pc=name)
+    return Trouble(StageProcessDiedError.code, what, sentence("stage_gone_remedy"))
 
 
 def nobody_keeps(model: str, names: list[str]) -> Trouble:
@@ -193,10 +194,10 @@ def nobody_keeps(model: str, names: list[str]) -> Trouble:
         model: Its name.
         names: Of the PCs that are known to have them.
     """
-    whose = f": {', '.join(names)}" if names else ""
-    what = f"None of the PCs that have the files of {model} is here{whose}."
-    advice = "Switch one of them on, or load the model on another PC."
-    return trouble_of(ModelNotFoundError(what, advice))
+    what = sentence("no_keeper", model=model)
+    if names:
+        what = sentence("no_keeper_named", model=model, pcs=", ".join(names))
+    return trouble_of(ModelNotFoundError(what, sentence("no_keeper_remedy")))
 
 
 def cannot_cut(name: str) -> Trouble:
@@ -205,4 +206,4 @@ def cannot_cut(name: str) -> Trouble:
     Args:
         name: The PC's, for people.
     """
-    return trouble_of(DaisyError(f"{name} could not cut the model."))
+    return trouble_of(DaisyError(sentence("cannot_cut", pc=name)))

@@ -21,10 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.errors import TransportError
+from engine.messages.doctor_control import AdapterTried
 from engine.pool.adapters import RankedAdapters, rank_adapters
 from engine.pool.announcement import Unreadable, encode_announcement, run_id_of
 from engine.pool.clocks import Clocks, has_slept
 from engine.pool.mdns import Mdns
+from engine.pool.multicast_trial import Heard, hear_own
+from engine.pool.sentences import sentence
 from engine.pool.service_names import ServiceNames
 from engine.pool.sightings import (
     AdaptersChanged,
@@ -167,6 +170,30 @@ class Discovery:
         self._is_renewal_due = True
         self._wake.set()
 
+    async def try_multicast(self) -> tuple[AdapterTried, ...]:
+        """Find out whether this PC hears its own announcement on each adapter in use.
+
+        Cancellation: safe.
+        """
+        mdns, adapters = self._mdns, self.adapters
+        heard: dict[str, Heard] = {}
+        problem = self.problem or ""
+        if mdns is not None:
+            try:
+                heard = await hear_own(adapters.addresses, mdns.label, mdns.announce_again)
+            except TransportError as exc:
+                problem = exc.what
+        return tuple(
+            AdapterTried(
+                name=adapter.name,
+                address=address,
+                heard_ms=heard.get(address, Heard()).after_ms,
+                problem=problem or heard.get(address, Heard()).problem,
+            )
+            for adapter in adapters.used
+            for address in adapter.addresses
+        )
+
     async def run(self) -> None:
         """Announce, and look for others.
 
@@ -227,7 +254,9 @@ class Discovery:
             async with asyncio.timeout(_MDNS_WITHIN_S):
                 await self._follow(_remade(before, self.adapters))
         except (TransportError, TimeoutError) as exc:
-            self.problem = str(exc) or f"mDNS does not work: no end within {_MDNS_WITHIN_S:g} s."
+            self.problem = str(exc) or sentence(
+                "mdns", problem=f"no end within {_MDNS_WITHIN_S:g} s"
+            )
             _logger.info("discovery: %s", self.problem)
             self._due.mdns_at_s = self._clocks.monotonic_s + self._retry_s
             self._retry_s = min(2 * self._retry_s, _MAX_RETRY_S)

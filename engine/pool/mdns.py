@@ -24,6 +24,7 @@ from engine.pool.announcement import (
     host_name,
     instance_name,
 )
+from engine.pool.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator
@@ -68,6 +69,12 @@ class Mdns:
         self._sending: set[asyncio.Future[Any]] = set()
         with _translated():
             self._zeroconf = AsyncZeroconf(interfaces=[], ip_version=IPVersion.V4Only)
+
+    @property
+    def label(self) -> bytes:
+        """What every announcement of this node has in it, and no other's."""
+        label = self._name.partition(".")[0].encode()
+        return bytes([len(label)]) + label
 
     async def use_addresses(self, addresses: tuple[str, ...], remade: Collection[str]) -> None:
         """Join the networks of these addresses of this PC, and leave all others.
@@ -244,7 +251,7 @@ def _translated() -> Iterator[None]:
         yield
     except _FOREIGN_ERRORS as exc:
         raise TransportError(
-            f"mDNS does not work: {str(exc) or type(exc).__name__}.",
+            sentence("mdns", problem=str(exc) or type(exc).__name__),
             "Other PCs can be added by their address.",
         ) from exc
 

@@ -55,6 +55,7 @@ from engine.pool.store_threads import StoreThreads
 
 if TYPE_CHECKING:
     from engine.domain import NodeId
+    from engine.messages.doctor_control import AdapterTried
     from engine.messages.message import Message
     from engine.messages.roster_control import PoolNearby
     from engine.pool.dialler import Attend
@@ -246,6 +247,10 @@ class PoolPart:
             node_id: Which.
         """
         return self._mesh.address_of(node_id)
+
+    async def try_network(self) -> tuple[AdapterTried, ...]:
+        """Find out whether this PC hears its own announcement on each adapter in use."""
+        return await self._mesh.discovery.try_multicast()
 
     # ---- who is in the pool ---------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from engine.pool.chain_choice import (
 from engine.pool.chain_times import compute_ms, expectation
 from engine.pool.plan import Plan, PlannedStage, in_gib, plan_rows
 from engine.pool.private_chain import private_chain
+from engine.pool.sentences import sentence
 from engine.pool.shortage import shortage
 from engine.pool.stage_memory import StageMemory, stage_memory, stage_sizes, usable_for
 from engine.splitter.layer_work import layer_times
@@ -113,8 +114,8 @@ def replan(
         other = kept
     gain = _gain(kept.expected, other.expected)
     if other.chain == kept.chain or gain < REPLAN_GAIN:
-        return Replan(kept, has_changed=False, reason="The placement is as good as it was.")
-    return Replan(other, has_changed=True, reason=f"Another placement is {gain:.1f} times as fast.")
+        return Replan(kept, has_changed=False, reason=sentence("why_kept"))
+    return Replan(other, has_changed=True, reason=sentence("why_gain", gain=f"{gain:.1f}"))
 
 
 def with_same_cuts(
@@ -159,7 +160,7 @@ def with_same_cuts(
         takes[index] = standing_by.pop(best.node_id)
     chain = tuple((takes[i], layers) for i, (_, layers) in enumerate(before))
     basis: Basis = "time" if question.are_times_known else "memory"
-    return _finished(question, chain, basis, "Others took over the layers of a PC that was lost.")
+    return _finished(question, chain, basis, sentence("why_same_cuts"))
 
 
 def _question(
@@ -191,14 +192,14 @@ def _plan(question: PlacementQuestion) -> Plan:
         alone: Chain = ((solo, LayerRange(0, question.model.num_layers)),)
         faster = None if question.wishes.is_private else faster_chain(question, alone)
         if faster is None:
-            return _finished(question, alone, basis, "One PC holds the model.")
-        return _finished(question, faster, basis, "One PC would do, but these are faster.")
+            return _finished(question, alone, basis, sentence("why_one"))
+        return _finished(question, faster, basis, sentence("why_faster"))
     if question.wishes.is_private:
         chain = private_chain(question)
-        reason = "The first and the last stage stay on one PC; the fewest others hold the rest."
+        reason = sentence("why_private")
     else:
         chain = smallest_chain(question)
-        reason = "No PC holds the model alone; these are the fewest that do."
+        reason = sentence("why_fewest")
     if chain is None:
         raise shortage(question)
     return _finished(question, chain, basis, reason)
@@ -240,20 +241,18 @@ def _obstacle(current: Plan, question: PlacementQuestion) -> str | None:
     for node_id, need in needs.items():
         node = by_id.get(node_id)
         if node is None:
-            return f"The PC {node_id} is gone."
+            return sentence("why_gone", pc=node_id)
         if node.exclusions:
-            return f"{node.name} can't go on: {node.exclusions[0].reason}"
+            return sentence("why_excluded", pc=node.name, reason=node.exclusions[0].reason)
         if need.total_bytes > node.usable_bytes:
-            return (
-                f"{node.name} may give {in_gib(node.usable_bytes)} now, and its layers take "
-                f"{in_gib(need.total_bytes)}."
-            )
+            usable, needed = in_gib(node.usable_bytes), in_gib(need.total_bytes)
+            return sentence("why_shrunk", pc=node.name, usable=usable, needed=needed)
     ends = {current.stages[0].node_id, current.stages[-1].node_id}
     if question.wishes.is_private and ends != {question.wishes.asker}:
-        return "The first and the last stage must be on the PC that asks."
+        return sentence("why_moved")
     for stage in current.stages:
         if stage.device not in by_id[stage.node_id].devices:
-            return f"{by_id[stage.node_id].name} has no device {stage.device} any more."
+            return sentence("why_device", pc=by_id[stage.node_id].name, device=stage.device)
     return None
 
 

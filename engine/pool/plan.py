@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from engine.domain import LayerRange, NodeId
+from engine.pool.sentences import sentence
 from engine.pool.stage_memory import StageMemory, capacity_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GIB = 1024**3
-
-_STANDBY = "It is not needed now; it can take over."
-_WAITING = "It can take layers as soon as the whole model has a place."  # nobody has any yet
 
 Basis = Literal["memory", "time"]
 Role = Literal["stage", "standby", "left out"]
@@ -204,18 +202,15 @@ def why_unusable(node: NodeFacts, smallest_bytes: int) -> Exclusion | None:
             " ".join(exclusion.remedy for exclusion in node.exclusions),
         )
     if not node.devices:
-        return Exclusion("It has no device that can hold a stage.", "Update its drivers.")
+        return Exclusion(sentence("no_device"), sentence("no_device_remedy"))
     missing = smallest_bytes - node.usable_bytes
     if missing <= 0:
         return None
-    reason = (
-        f"It may give {in_gib(node.usable_bytes)}, and the smallest stage of this model needs "
-        f"{in_gib(smallest_bytes)}."
-    )
+    reason = sentence("small", usable=in_gib(node.usable_bytes), needed=in_gib(smallest_bytes))
     is_capped = node.cap_bytes is not None and node.cap_bytes == node.usable_bytes
     if is_capped:
-        return Exclusion(reason, f"Raise its memory limit by {in_gib(missing)}.")
-    return Exclusion(reason, f"Close programs there that hold {in_gib(missing)}.")
+        return Exclusion(reason, sentence("limit_remedy", missing=in_gib(missing)))
+    return Exclusion(reason, sentence("programs_remedy", missing=in_gib(missing)))
 
 
 def _row(node: NodeFacts, stages: tuple[PlannedStage, ...], smallest_bytes: int) -> PlanRow:
@@ -223,9 +218,10 @@ def _row(node: NodeFacts, stages: tuple[PlannedStage, ...], smallest_bytes: int)
     exclusion = why_unusable(node, smallest_bytes)
     if own:
         role: Role = "stage"
-        reason, remedy = "It has room for these layers.", ""
+        reason, remedy = sentence("room"), ""
     elif exclusion is None:
-        role, reason, remedy = "standby", _STANDBY if stages else _WAITING, ""
+        # Without a plan nobody has any layers yet.
+        role, reason, remedy = "standby", sentence("standby" if stages else "waiting"), ""
     else:
         role, reason, remedy = "left out", exclusion.reason, exclusion.remedy
     return PlanRow(

@@ -12,6 +12,7 @@ from engine.errors import InsufficientMemoryError, in_binary_units
 from engine.pool.chain_search import can_hold
 from engine.pool.plan import GIB, gib_option, in_gib
 from engine.pool.private_chain import home_shares, middle_sizes
+from engine.pool.sentences import sentence
 from engine.pool.stage_memory import (
     HEADROOM_DIVISOR,
     capacity_for,
@@ -49,7 +50,7 @@ def shortage(question: PlacementQuestion) -> InsufficientMemoryError:
     error = InsufficientMemoryError(required, available, _kv_part(question, required))
     ways = list(_ways_out(question, extra))
     if ways:
-        error.advice = f"Any one of these is enough: {'; '.join(ways)}."
+        error.advice = sentence("ways", ways="; ".join(ways))
     return error
 
 
@@ -70,27 +71,28 @@ def _kv_part(question: PlacementQuestion, required: int) -> str:
 
 
 def _users(number: int) -> str:
-    return f"{number} {'user' if number == 1 else 'users'} at once"
+    return sentence("user") if number == 1 else sentence("users", number=str(number))
 
 
 def _ways_out(question: PlacementQuestion, extra: int | None) -> Iterator[str]:
     model, workload = question.model, question.workload
     context = _longest(question, "context_tokens", CONTEXT_STEP_TOKENS)
     if context:
-        yield f"a context of {context} tokens (--context {context})"
+        yield sentence("way_context", context=str(context), option=str(context))
     users = _longest(question, "max_sequences", 1)
     if users:
-        yield f"{_users(users)} (--users {users})"
+        yield sentence("way_users", users=_users(users), option=str(users))
     yield from _higher_limit(question)
     if extra is not None:
-        yield f"another PC that can give {in_gib(extra)}"
+        yield sentence("way_pc", memory=in_gib(extra))
     for node in question.nodes:
         if node.exclusions and _holds(question, question.sizes, (*question.allowed, node)):
-            yield f"{node.name} ({' '.join(e.remedy for e in node.exclusions).rstrip('.')})"
+            remedy = " ".join(e.remedy for e in node.exclusions).rstrip(".")
+            yield f"{node.name} ({remedy})"
     for bits, real_bits in _FORMATS:
         smaller = _in_format(model, bits, real_bits)
         if smaller and _holds(question, stage_sizes(smaller, workload), question.allowed):
-            yield f"the same model with {bits}-bit weights"
+            yield sentence("way_weights", bits=str(bits))
             return
 
 
@@ -108,13 +110,12 @@ def _higher_limit(question: PlacementQuestion) -> Iterator[str]:
     ]
     if raises:
         _, raised, node = min(raises, key=lambda r: (r[0], r[2].name))
-        option = f"daisy node --memory {gib_option(raised)}"
-        yield f"a limit of {in_gib(raised)} on {node.name} ({option})"
+        option = gib_option(raised)
+        yield sentence("way_limit", limit=in_gib(raised), pc=node.name, option=option)
     elif limited and _holds(
         question, question.sizes, _in_place_of(question, *map(_unlimited, limited))
     ):
-        names = ", ".join(node.name for node in limited)
-        yield f"higher limits on {names} (daisy node --memory)"
+        yield sentence("way_limits", pcs=", ".join(node.name for node in limited))
 
 
 def _enough_limit(question: PlacementQuestion, node: NodeFacts) -> int | None:

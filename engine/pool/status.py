@@ -11,6 +11,7 @@ from engine.pool.announcement import clean_shown_name, short_id
 from engine.pool.membership import Lease
 from engine.pool.node_seen import reserve_of
 from engine.pool.pool_view import view
+from engine.pool.sentences import sentence
 
 if TYPE_CHECKING:
     from engine.domain import NodeId
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from engine.pool.dialling import Target
     from engine.pool.mesh import Mesh
     from engine.pool.pool_view import Mismatch, NodeView, PoolView
+
+_MISMATCHES = {
+    "version of Daisy": "note_version",
+    "protocol version": "note_protocol",
+    "shard format": "note_shard_format",
+}
 
 
 def pool_status(
@@ -101,7 +108,7 @@ def _other(
     report = mesh.reports().get(beat.node_id)
     notes = [*_absence(node, mesh), *(_mismatch(mismatch) for mismatch in node.mismatches)]
     if node.clones:
-        notes.append("another PC runs with the same identity")
+        notes.append(sentence("note_clone"))
     return NodeStatus(
         node_id=beat.node_id,
         is_asked=False,
@@ -133,11 +140,11 @@ def _absence(node: NodeView, mesh: Mesh) -> list[str]:
     """Return why a node is not there; nothing if it is."""
     match node.lease:
         case Lease.GONE:
-            return ["it was ended"]
+            return [sentence("note_ended")]
         case Lease.OFFLINE if mesh.targets.is_refused(node.heartbeat.node_id):
-            return ["Daisy does not run there any more"]
+            return [sentence("note_not_running")]
         case Lease.OFFLINE:
-            return ["nothing comes from it any more: it is off, or the network to it is cut"]
+            return [sentence("note_lost")]
         case _:
             return []
 
@@ -147,23 +154,21 @@ def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
     discovery = mesh.discovery
     notes = []
     if not discovery.adapters.used and not mesh.reachable():
-        notes.append("There is no network: this PC works alone.")
+        notes.append(sentence("no_network"))
     if discovery.problem is not None:
         notes.append(discovery.problem)
     notes += [
-        f"{_called(link.unhearing, mesh)} does not hear {_called(link.hearer, mesh)}: "
-        "a firewall stands between them, or the network is one-way."
+        sentence("one_way", deaf=_called(link.unhearing, mesh), hearer=_called(link.hearer, mesh))
         for link in seen.one_way
     ]
     notes += [
-        f"{_called(a, mesh)} and {_called(b, mesh)} do not hear each other."
-        for a, b in seen.no_link
+        sentence("no_link", one=_called(a, mesh), other=_called(b, mesh)) for a, b in seen.no_link
     ]
     for stranger in seen.strangers:
         why = "; ".join(map(_mismatch, stranger.mismatches)) or "the pool is full"
-        notes.append(f"{short_id(stranger.node_id)} can't take part: {why}.")
+        notes.append(sentence("stranger", pc=short_id(stranger.node_id), why=why))
     if seen.double is not None or mesh.announced.clones:
-        notes.append("Another PC has a copy of this PC's identity; one of the two takes a new one.")
+        notes.append(sentence("double"))
     unreached = [target for target in mesh.unreached() if not _is_explained(target, seen)]
     return (*notes, *dict.fromkeys(_why_unreached(target, mesh) for target in unreached))
 
@@ -186,23 +191,18 @@ def _called(node_id: NodeId, mesh: Mesh) -> str:
 
 
 def _mismatch(mismatch: Mismatch) -> str:
-    return f"its {mismatch.what} is {mismatch.theirs}, this PC's is {mismatch.ours}"
+    return sentence(_MISMATCHES[mismatch.what], theirs=mismatch.theirs, ours=mismatch.ours)
 
 
 def _why_unreached(target: Target, mesh: Mesh) -> str:
     if target.node_id is None:
         if target.is_refused:
-            return f"Daisy does not run at {target.address}, or listens at another port."
+            return sentence("not_at", address=str(target.address))
         return target.problem or ""
     name = _called(target.node_id, mesh)
     if target.is_untrusted:
-        return (
-            f"{name} at {target.address} does not know this PC: one of both was removed from the "
-            "pool. To pair again: daisy leave, then daisy join."
-        )
+        return sentence("untrusted", pc=name, address=str(target.address))
     if target.is_refused:
-        return f"{name} was announced at {target.address}, and Daisy does not run there now."
-    return (
-        f"{name} is announced at {target.address} and can't be reached from this PC: it is off, "
-        f"a firewall stands between them, or the network is one-way. {target.problem}"
-    )
+        return sentence("announced", pc=name, address=str(target.address))
+    problem = target.problem or ""
+    return sentence("no_way", pc=name, address=str(target.address), problem=problem).rstrip()

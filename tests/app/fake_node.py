@@ -39,6 +39,7 @@ from engine.messages.control import (
     TextDelta,
 )
 from engine.messages.deployment import Trouble
+from engine.messages.doctor_control import TryDevices, TryNetwork
 from engine.messages.pool_control import DeploymentReport, LoadModel, OpenControl, UnloadModel
 from engine.messages.roster_control import (
     AskInvitations,
@@ -58,7 +59,16 @@ from engine.messages.roster_control import (
     RenamePc,
     WithdrawInvitation,
 )
-from tests.app.pools import DESK, LAPTOP, deployment, node, pool, wish
+from tests.app.pools import (
+    DESK,
+    DEVICES_TRIED,
+    LAPTOP,
+    NETWORK_TRIED,
+    deployment,
+    node,
+    pool,
+    wish,
+)
 
 TOKEN = "open sesame"  # noqa: S105 - opens nothing but this fake
 
@@ -89,6 +99,7 @@ class Script(msgspec.Struct, kw_only=True):
     pcs: tuple[PcLine, ...] = ()  # in the pool; none for this one alone
     nearby: tuple[PoolNearby, ...] = ()
     pairing_trouble: dict[str, dict] = {}  # by the name of the message that is refused
+    tries: bool = True  # what the doctor asks it to
 
 
 CODE = "482915"
@@ -241,6 +252,10 @@ class FakeNode:
                 await self.cancel(message.request_id, writer)
             case LoadModel():
                 await self.load(message, writer)
+            case TryNetwork() if self.script.tries:
+                await send(writer, NETWORK_TRIED)
+            case TryDevices() if self.script.tries:
+                await send(writer, DEVICES_TRIED)
             case UnloadModel():
                 self.is_loaded = False
                 record = replace(self.record(), phase="unloaded", wish=None, stages=())

@@ -11,6 +11,13 @@ from engine.messages.deployment import (
     Trouble,
     Wish,
 )
+from engine.messages.doctor_control import (
+    AdapterTried,
+    DevicesTried,
+    DeviceTried,
+    FirewallSeen,
+    NetworkTried,
+)
 from engine.messages.pool import Neighbour, NodeReport, Term
 from engine.messages.pool_status import AdapterStatus, NodeStatus, PoolStatus
 
@@ -19,6 +26,21 @@ DESK, LAPTOP, ATTIC, OLD = (NodeId(letter * 20) for letter in "abcd")
 NAMES = {DESK: "DESK", LAPTOP: "LAPTOP", ATTIC: "书房的电脑", OLD: "OLD-PC"}
 EPOCH = 77
 WISH_ID = "wish"
+NETWORK_TRIED = NetworkTried(
+    adapters=(AdapterTried(name="eth0", address="192.0.2.97", heard_ms=None),),
+    firewall=FirewallSeen(kind="ufw", is_on=True),
+    port=7420,
+)
+DEVICES_TRIED = DevicesTried(
+    devices=(
+        DeviceTried(name="CPU", full_name="Intel Core Ultra 7", load_s=0.5, token_ms=1.5),
+        DeviceTried(
+            name="NPU",
+            full_name="Intel AI Boost",
+            trouble=Trouble("compile", "NPU can't compile it.", "Update its driver."),
+        ),
+    )
+)
 
 
 def model(num_layers=40, *, name="Qwen3 14B", layer_bytes=180_000_000, head_bytes=800_000_000):

@@ -1,19 +1,23 @@
 import io
 import json
+import re
 import zipfile
 
 import pytest
 from msgspec.structs import replace
 from PySide6.QtGui import QGuiApplication
 
-from app.doctor.bundle import status_for_bundle, write_bundle
-from app.doctor.findings import findings_of, hearing_of
+from app.bridge.node_link import LinkState
+from app.doctor import trials
+from app.doctor.bundle import status_for_bundle, without_names, write_bundle
 from app.doctor.page import DoctorPage
 from app.doctor.words import _WHY, DoctorWords
 from app.places import WORDING
 from app.wording.wording import Wording
+from engine.cli.doctor_words import FINDINGS, FIREWALLS
 from engine.errors import StorageError
 from engine.pool import adapters as engine_adapters
+from engine.pool.findings import Finding, findings_of, hearing_of
 from tests.app.pools import (
     DESK,
     LAPTOP,
@@ -47,7 +51,7 @@ def page(shared, qtbot):
 
 
 def keys(status):
-    return [found.key.removeprefix("doctor.") for found in findings_of(status)]
+    return [found.code for found in findings_of(status)]
 
 
 def deaf_laptop():
@@ -102,11 +106,17 @@ def test_adapters_used_and_left_alone_are_shown_with_the_reason(page, shared):
     shared.status.changed.emit(three_pcs())
 
     assert page.grids["adapters"].texts()[1:] == [
-        ["eth0", "used (cable)", "192.0.2.97", ""],
-        ["docker0", "left alone", "172.17.0.1", "It belongs to containers."],
+        ["eth0", "used (cable)", "192.0.2.97", "not tested yet", ""],
+        ["docker0", "left alone", "172.17.0.1", "", "It belongs to containers."],
     ]
     shared.wording.choose("zh")
-    assert page.grids["adapters"].texts()[2] == ["docker0", "不用", "172.17.0.1", "用于容器。"]
+    assert page.grids["adapters"].texts()[2] == [
+        "docker0",
+        "不用",
+        "172.17.0.1",
+        "",
+        "用于容器。",
+    ]
 
 
 def test_every_reason_the_engine_has_for_leaving_an_adapter_alone_has_its_words():
@@ -189,7 +199,7 @@ def test_every_finding_has_a_sentence_and_an_advice_in_both_languages(language):
             what, advice = words.finding(found)
             assert what
             assert "{" not in what + advice
-            seen.add(found.key)
+            seen.add(found.code)
 
     assert len(seen) >= 14
 
@@ -206,8 +216,82 @@ def test_the_whole_page_can_be_copied_as_text(page, shared):
     assert page.copy.text().strip() == "Copied"
 
 
+# ---- what is tried ------------------------------------------------------------------------------
+
+PATIENCE_MS = 15_000
+
+
+def test_the_tests_are_run_and_what_fails_is_told_with_what_to_do(page, shared, qtbot, start_node):
+    start_node()
+    shared.status.changed.emit(three_pcs())
+    assert page.grids["tried"].texts() == [["not tested yet"]]
+    page.run.click()
+    assert not page.run.isEnabled()
+    qtbot.waitUntil(lambda: page.trials.tried.devices is not None, timeout=PATIENCE_MS)
+
+    assert page.run.isEnabled()
+    assert page.grids["tried"].texts()[1:] == [
+        ["CPU", "Intel Core Ultra 7", "one token in 1.5 ms, ready after 0.5 s"],
+        ["NPU", "Intel AI Boost", "failed: A device could not prepare its part of the model."],
+    ]
+    assert page.grids["adapters"].texts()[1][3] == "no"
+    told = "\n".join(page.sentences)
+    assert "On eth0 (192.0.2.97) this PC does not hear its own announcements." in told
+    assert "sudo ufw allow 7420/tcp" in told
+    assert "NPU did not compute a token." in told
+    shared.wording.choose("zh")
+    assert page.grids["tried"].texts()[1][2] == "1.5 毫秒算出一个词元，准备用时 0.5 秒"
+    page.copy.click()
+    assert "在 eth0（192.0.2.97）上，本机收不到自己的广播。" in QGuiApplication.clipboard().text()
+
+
+@pytest.mark.parametrize("kind", ["none", "silent", "killed"])
+def test_a_node_that_tries_nothing_is_not_waited_for(
+    page, shared, qtbot, start_node, monkeypatch, kind
+):
+    monkeypatch.setattr(trials, "NODE_WITHIN_MS", 200)
+    monkeypatch.setattr(trials, "NETWORK_WITHIN_MS", 200 if kind == "silent" else PATIENCE_MS)
+    started = None if kind == "none" else start_node(tries=False)
+    shared.status.changed.emit(three_pcs())
+    page.run.click()
+    if kind == "killed":
+        qtbot.waitUntil(lambda: page.trials._link.state is LinkState.OPEN, timeout=PATIENCE_MS)
+        started.kill()
+    qtbot.waitUntil(lambda: not page.trials.is_running, timeout=PATIENCE_MS)
+
+    assert any(s.startswith("Not right: Something could not be tried.") for s in page.sentences)
+    assert page.run.isEnabled()
+
+
+def test_leaving_the_page_ends_what_is_tried(page, shared, start_node):
+    start_node(tries=False)
+    shared.status.changed.emit(three_pcs())
+    page.run.click()
+    page.hidden()
+
+    assert not page.trials.is_running
+    assert page.run.isEnabled()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_finding_of_the_engine_has_its_words_with_all_fields(language):
+    words = DoctorWords(Wording(WORDING, language))
+    fields = {
+        name: "⟨x⟩"
+        for names in FINDINGS
+        for name in re.findall(r"\{(\w+)\}", "".join(FINDINGS[names]))
+    }
+    for code in FINDINGS:
+        for firewall in FIREWALLS:
+            what, advice = words.finding(Finding("wrong", code, fields, firewall=firewall), 7420)
+            assert what
+            assert "{" not in what + advice
+            assert "7420" in advice
+
+
 # ---- the bundle ---------------------------------------------------------------------------------
 
+PC_NAMES = ("DESK", "LAPTOP", "OLD-PC")
 SECRETS = ("tok3n-0f-the-control-port", "my secret prompt", "Private key of mine")
 NAMES = ("alice-tax-2025.gguf", "/home/alice/models/alice-tax-2025.gguf")
 
@@ -222,7 +306,10 @@ def told_too_much():
     )
     step = progress(DESK, "convert", 1, 2, epoch=0, detail=NAMES[0])
     return replace(
-        status, deployment=record, progress=(step,), notes=(f"The file {NAMES[1]} was taken out.",)
+        status,
+        deployment=record,
+        progress=(step,),
+        notes=(f"The file {NAMES[1]} was taken out.", "DESK and LAPTOP differ."),
     )
 
 
@@ -246,11 +333,20 @@ def test_s28_the_bundle_has_state_and_versions_and_nothing_that_is_somebodys(
 
     assert set(told) == {"report.txt", "versions.json", "pool.json"}
     whole = "\n".join(told.values())
-    for secret in (*SECRETS, *NAMES, "alice", str(tmp_path)):
+    for secret in (*SECRETS, *NAMES, *PC_NAMES, "alice", str(tmp_path)):
         assert secret not in whole, secret
     assert json.loads(told["pool.json"])["nodes"][0]["report"]["layer_ms"] == 1.6
     assert "Daisy" in told["versions.json"]
     assert page._told.text().startswith("Saved to")
+
+
+def test_a_name_that_is_a_word_of_ours_costs_the_bundle_nothing():
+    desk = node(DESK, report(DESK, name="stage"))
+    told = without_names(pool(desk, node(LAPTOP, report(LAPTOP, name=" ")), notes=("stage left.",)))
+
+    assert told.nodes[0].report.name == "PC aaaaaa"
+    assert told.nodes[0].state == "online"
+    assert told.notes == ("PC aaaaaa left.",)
 
 
 def test_the_bundle_keeps_what_helps_to_find_a_fault():

@@ -58,6 +58,15 @@ from engine.messages.deployment import (
     Trouble,
     Wish,
 )
+from engine.messages.doctor_control import (
+    AdapterTried,
+    DevicesTried,
+    DeviceTried,
+    FirewallSeen,
+    NetworkTried,
+    TryDevices,
+    TryNetwork,
+)
 from engine.messages.pool import (
     Heartbeat,
     Neighbour,
@@ -453,6 +462,26 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.ASK_INVITATIONS: AskInvitations(),
     MessageType.INVITATIONS_REPORT: InvitationsReport(
         code_left_s=None, code_ended="used", num_links=1, let_in="Study"
+    ),
+    MessageType.TRY_NETWORK: TryNetwork(),
+    MessageType.NETWORK_TRIED: NetworkTried(
+        adapters=(
+            AdapterTried(name="eth0", address="192.168.1.7", heard_ms=2.5),
+            AdapterTried(name="wlan0", address="192.168.2.7", heard_ms=None),
+        ),
+        firewall=FirewallSeen(kind="ufw", is_on=True),
+        port=7300,
+    ),
+    MessageType.TRY_DEVICES: TryDevices(),
+    MessageType.DEVICES_TRIED: DevicesTried(
+        devices=(
+            DeviceTried(name="CPU", full_name="Some CPU", load_s=0.5, token_ms=1.25),
+            DeviceTried(
+                name="NPU",
+                full_name="Some NPU",
+                trouble=Trouble("compile", "NPU can't run it.", "Update its driver."),
+            ),
+        )
     ),
 }
 
