@@ -1,7 +1,8 @@
 """S18: strangers flood a node's port while it answers, and the answer goes on as it would have.
 
 What it costs in time is a ratio of one run: here a generous one, for CI's two cores run flood,
-nodes and asker; with DAISY_LONG=1 the published one. ``reproduction/trust_cost.py flood`` measures it.
+nodes and asker; with DAISY_LONG=1 the published one, which ``reproduction/trust_cost.py flood``
+measures.
 """
 
 from __future__ import annotations
