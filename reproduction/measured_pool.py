@@ -1,0 +1,248 @@
+"""A pool of two nodes on one core each, asked by several users at once, each answer timed.
+
+It is the whole program as users get it: node and stage processes, TLS on the link between them, a
+head that tokenizes, schedules and streams text to each user over a connection of its own. Stage and
+node share a core, as they would where one core were all a PC had. Whoever asks runs in this
+process, on whichever core is free, and only notes what comes and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import psutil
+from answer_figures import Answer, figures_of
+
+from engine.cli.local_pool import LocalPool, PoolOptions, open_local_pool
+from engine.messages.control import Accepted, Finished, Generate, TextDelta
+from engine.pipeline.asking import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from types import TracebackType
+
+    from engine.domain import ComputeMode, StageKind
+    from engine.pipeline.shard_folder import ShardFolder
+    from engine.transport.control_port import ControlConnection
+
+CONTEXT_TOKENS = 4096
+_SOCKETS_S = 10.0
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolShape:
+    """What is opened.
+
+    Attributes:
+        kind: Paged or stateful.
+        mode: Fast or exact.
+        max_users: At once.
+        context_tokens: Of each.
+        base_port: Of the first node; 0 lets the system choose.
+    """
+
+    kind: StageKind = "paged"
+    mode: ComputeMode = "fast"
+    max_users: int = 1
+    context_tokens: int = CONTEXT_TOKENS
+    base_port: int = 0
+
+
+class BrokenOffError(Exception):
+    """An answer did not come to its end."""
+
+
+class MeasuredPool:
+    """A pool that is open, on a loop of its own; a context manager.
+
+    Attributes:
+        processes: Name to id of every process that computes.
+
+    Thread: any one.
+    """
+
+    def __init__(self, folder: ShardFolder, shape: PoolShape) -> None:
+        """Open it; each shard gets the core of its number.
+
+        Args:
+            folder: Shards, no more than there are cores.
+            shape: How they run.
+        """
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        num_stages = len(folder.manifest.shards)
+        options = PoolOptions(
+            kind=shape.kind,
+            mode=shape.mode,
+            context_tokens=shape.context_tokens,
+            max_sequences=shape.max_users,
+            num_threads=1,
+            base_port=shape.base_port,
+            cpus=[(core,) for core in range(num_stages)],
+        )
+        self._open = open_local_pool(folder, options)
+        self._pool: LocalPool = self.run(self._open.__aenter__())
+        self._links: list[ControlConnection] = []
+        self._num_rows = 0  # of every pass through the chain: prompts, and all tokens but the last
+        self.processes: dict[str, int] = {}
+        self._stages: list[psutil.Process] = []
+        for core, node in enumerate(self._pool.nodes):
+            process = psutil.Process(node.process.pid)
+            process.cpu_affinity([core])
+            (stage,) = process.children()
+            self._stages.append(stage)
+            self.processes |= {f"node {core}": process.pid, f"stage {core}": stage.pid}
+        self._ports = [int(node.address.rpartition(":")[2]) for node in self._pool.nodes]
+        self.run(self._connect(shape.max_users))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, coroutine: Coroutine[None, None, _Result]) -> _Result:
+        """Run something on the pool's loop, and wait for it.
+
+        Args:
+            coroutine: It.
+        """
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()  # noqa: TID251
+
+    def answers(self, prompts: Sequence[str], num_tokens: int) -> list[Answer]:
+        """Answer as many users as there are prompts, all at once.
+
+        Args:
+            prompts: One for each, at most as many as the pool was opened for.
+            num_tokens: Of each answer; ends are ignored.
+        """
+
+        async def all_answers() -> list[Answer]:
+            asked = (self.answer(user, text, num_tokens) for user, text in enumerate(prompts))
+            return list(await asyncio.gather(*asked))
+
+        return self.run(all_answers())
+
+    async def answer(
+        self,
+        user: int,
+        prompt: str,
+        num_tokens: int,
+        so_far: Answer | None = None,
+        on_tokens: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """Answer one user.
+
+        Args:
+            user: Number of the connection; one answer at a time on each.
+            prompt: As it is, without a chat template.
+            num_tokens: Of the answer; ends are ignored.
+            so_far: Is filled as tokens come, for whoever watches.
+            on_tokens: Called when it was.
+
+        Raises:
+            BrokenOffError: Fewer tokens came.
+        """
+        request = Generate(
+            request_id=f"user-{user}", prompt=prompt, max_tokens=num_tokens, ignore_eos=True
+        )
+        answer = Answer(0.0) if so_far is None else so_far
+        answer.asked_s = time.perf_counter()
+        async for event in ask(self._links[user], request):
+            if isinstance(event, Accepted):
+                self._num_rows += event.prompt_tokens + num_tokens - 1
+            elif isinstance(event, TextDelta):
+                answer.take(time.perf_counter(), event.token_ids)
+                on_tokens()
+            elif isinstance(event, Finished) and len(answer.token_ids) != num_tokens:
+                raise BrokenOffError(f"{len(answer.token_ids)} of {num_tokens} tokens came.")
+        return answer
+
+    def measure(self, prompts: Sequence[str], num_tokens: int) -> tuple[dict[str, float], list]:
+        """Answer users at once, and say what it took.
+
+        Args:
+            prompts: One for each.
+            num_tokens: Of each answer.
+
+        Returns:
+            Figures, and the answers.
+        """
+        before = self._traffic()
+        began_s = time.perf_counter()
+        answers = self.answers(prompts, num_tokens)
+        wall_s = time.perf_counter() - began_s
+        spent = {name: after - before[name] for name, after in self._traffic().items()}
+        figures = figures_of(answers)
+        figures["bytes_per_row"] = spent["bytes"] / spent["rows"]
+        figures["frames_per_token"] = spent["frames"] / (len(prompts) * num_tokens)
+        for number in range(len(self._stages)):
+            figures[f"stage_{number}_busy"] = spent[f"cpu_s {number}"] / wall_s
+        return figures, answers
+
+    def close(self) -> None:
+        """End the nodes."""
+        self.run(self._disconnect())
+        self.run(self._open.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _connect(self, num_users: int) -> None:
+        self._links = [await self._pool.nodes[0].connect() for _ in range(num_users)]
+
+    async def _disconnect(self) -> None:
+        for link in self._links:
+            await link.close("Measured.")
+
+    def _traffic(self) -> dict[str, float]:
+        """Count what has gone over the links and through the stages so far."""
+        counts: dict[str, float] = {"bytes": bytes_sent(self._ports)}
+        counts["frames"] = _num_writes(self._stages[0].pid)
+        counts["rows"] = self._num_rows
+        for number, stage in enumerate(self._stages):
+            times = stage.cpu_times()
+            counts[f"cpu_s {number}"] = times.user + times.system
+        return counts
+
+
+def bytes_sent(ports: Sequence[int]) -> int:
+    """Return what all connections to these ports have carried, TLS included, in both directions.
+
+    Args:
+        ports: That nodes listen on.
+    """
+    words = ["ss", "-tinOH", "state", "established"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=_SOCKETS_S, check=True)
+    return sum(_bytes_of(line) for line in done.stdout.splitlines() if _is_of(line, ports))
+
+
+def _is_of(line: str, ports: Sequence[int]) -> bool:
+    # Both ends of a connection lie on this PC, and each says what it has sent.
+    ends = line.split()[2:4]
+    return any(end.rpartition(":")[2] == str(port) for end in ends for port in ports)
+
+
+def _bytes_of(line: str) -> int:
+    fields = (word.partition(":") for word in line.split())
+    return sum(int(value) for name, _, value in fields if name == "bytes_sent")
+
+
+def _num_writes(pid: int) -> int:
+    """Return how often a process has written: a stage writes once for each frame."""
+    lines = Path(f"/proc/{pid}/io").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("syscw"))
