@@ -19,6 +19,8 @@ An error carries fields, never a prepared sentence of another layer.
     │   └─ ShardCorruptError
     ├─ StorageError                 no space, no permission
     ├─ PlacementError
+    │   ├─ LendingPausedError       its owner doesn't lend that PC now
+    │   ├─ ModelInUseError
     │   └─ InsufficientMemoryError
     ├─ StageError
     │   ├─ CompileError
@@ -255,6 +257,24 @@ class InsufficientMemoryError(PlacementError):
         )
         self.required_bytes = required_bytes
         self.available_bytes = available_bytes
+
+
+class LendingPausedError(PlacementError):
+    """A PC is not lent to the pool at the moment.
+
+    Lend it there: daisy lend now, or in the tray.
+    """
+
+    code = "lending_paused"
+
+
+class ModelInUseError(PlacementError):
+    """The pool is to run that model, or its files are being read.
+
+    Unload it, or wait until that is done.
+    """
+
+    code = "model_in_use"
 
 
 class StageError(DaisyError):

@@ -54,6 +54,8 @@ def memory_parts(report: NodeReport, reserved_bytes: int) -> MemoryParts:
     may_have = max(0, free + used - max(0, reserved_bytes))
     if report.memory_cap_bytes is not None:
         may_have = min(may_have, max(0, report.memory_cap_bytes))
+    if not report.is_lending:
+        may_have = 0
     lendable = min(free, max(0, may_have - used))
     return MemoryParts(
         system=total - used - free, used=used, lendable=lendable, kept=free - lendable

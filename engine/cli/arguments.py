@@ -84,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_load(commands)
     _add_roster(commands)
+    _add_own_pc(commands)
     for command in (ask, chat):
         command.description = _ANSWERED_BY
         command.add_argument("--model", metavar="MODEL", help="a model or a folder of shards")
@@ -140,6 +141,23 @@ def _add_roster(commands: argparse._SubParsersAction[_Parser]) -> None:
     rename.add_argument("name", type=_text, metavar="NAME", help="the new one")
     leave = commands.add_parser("leave", help="leave the pool, with a new key")
     for command in (invite, join, pcs, rename, remove, leave):
+        _add_common(command)
+
+
+def _add_own_pc(commands: argparse._SubParsersAction[_Parser]) -> None:
+    lend = commands.add_parser("lend", help="when this PC lends itself to the pool")
+    lend.add_argument(
+        "rule",
+        nargs="?",
+        choices=("now", "idle", "never"),
+        help="idle needs the window, which sees whether somebody is here; asked where left out",
+    )
+    lend.add_argument("--pause", type=float, metavar="MINUTES", help="lend nothing for so long")
+    models = commands.add_parser("models", help="which models this PC keeps")
+    drop = commands.add_parser("drop", help="take a model off this PC's disk")
+    drop.add_argument("model", type=_text, metavar="MODEL", help="as daisy models shows it")
+    drop.add_argument("--everywhere", action="store_true", help="off every PC that is there")
+    for command in (lend, models, drop):
         _add_common(command)
 
 

@@ -34,6 +34,9 @@ _COMMANDS = {
     "rename": "engine.cli.roster_commands:rename_command",
     "remove": "engine.cli.roster_commands:remove_command",
     "leave": "engine.cli.roster_commands:leave_command",
+    "lend": "engine.cli.own_pc_commands:lend_command",
+    "models": "engine.cli.own_pc_commands:models_command",
+    "drop": "engine.cli.own_pc_commands:drop_command",
 }
 _WINDOW_NEEDS = ("app", "PySide6", "markdown_it", "pygments")  # the extra "app"
 INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT

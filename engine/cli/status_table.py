@@ -20,8 +20,8 @@ _HEADER = (
 )
 _NUMBERS = (3, 4, 5, 6, 7, 8, 9, 12)  # to the right
 _LEGEND = (
-    "keeps: stays free for that PC's own programs.  lends: at most (daisy node --memory).  "
-    "lent: taken now.",
+    "keeps: stays free for that PC's own programs.  lends: at most (daisy node --memory), "
+    "or paused (daisy lend).  lent: taken now.",
     "away: there and back.  silent: not heard just now.  offline: not heard for long.  "
     "gone: ended.",
 )
@@ -101,7 +101,7 @@ def _report_cells(report: NodeReport | None, reserved: int) -> tuple[str, ...]:
         memory(report.memory_free_bytes),
         memory(report.memory_total_bytes),
         memory(reserved) if reserved else NONE,
-        "all" if cap is None else memory(cap),
+        "paused" if not report.is_lending else "all" if cap is None else memory(cap),
         memory(lent) if lent else NONE,
         NONE if report.layers is None else str(report.layers),
         NONE if report.layer_ms is None else f"{report.layer_ms:.2f}",

@@ -21,6 +21,15 @@ from engine.messages.chain import (
 )
 from engine.messages.doctor_control import DevicesTried, NetworkTried, TryDevices, TryNetwork
 from engine.messages.message import Message
+from engine.messages.own_pc_control import (
+    AskLending,
+    DropModel,
+    LendingReport,
+    ListModels,
+    ModelsListed,
+    SetLending,
+    TellIdle,
+)
 from engine.messages.pool import Heartbeat, NodeReport
 from engine.messages.pool_control import (
     AskChunk,
@@ -291,6 +300,13 @@ class MessageType(IntEnum):
     NETWORK_TRIED = 152
     TRY_DEVICES = 154
     DEVICES_TRIED = 156
+    SET_LENDING = 160
+    TELL_IDLE = 162
+    ASK_LENDING = 164
+    LENDING_REPORT = 166
+    LIST_MODELS = 168
+    MODELS_LISTED = 170
+    DROP_MODEL = 172
     MICRO_BATCH = 0x100
     SAMPLED_TOKENS = 0x102
     CHUNK_LIST = 0x104
@@ -364,4 +380,11 @@ CONTROL_TYPES: dict[MessageType, type[Message]] = {
     MessageType.NETWORK_TRIED: NetworkTried,
     MessageType.TRY_DEVICES: TryDevices,
     MessageType.DEVICES_TRIED: DevicesTried,
+    MessageType.SET_LENDING: SetLending,
+    MessageType.TELL_IDLE: TellIdle,
+    MessageType.ASK_LENDING: AskLending,
+    MessageType.LENDING_REPORT: LendingReport,
+    MessageType.LIST_MODELS: ListModels,
+    MessageType.MODELS_LISTED: ModelsListed,
+    MessageType.DROP_MODEL: DropModel,
 }

@@ -94,4 +94,5 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     link_kind: str | None = None  # "wired" or "wireless"; None where that isn't known
     on_battery: bool = False
     active_requests: int = 0  # that it answers or relays now
+    is_lending: bool = True  # else its owner lets it take no part in running models
     neighbours: tuple[Neighbour, ...] = ()  # those it has a session with

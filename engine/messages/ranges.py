@@ -69,6 +69,7 @@ HIGHEST = {
     **dict.fromkeys(("counter", "version", "done", "total"), MAX_COUNTER),
     **dict.fromkeys(("layer_bytes", "embedding_bytes", "head_bytes"), MAX_COUNTER),
     **dict.fromkeys(("usable_bytes", "needed_bytes"), MAX_COUNTER),
+    **dict.fromkeys(("num_bytes", "freed_bytes"), MAX_COUNTER),
     **dict.fromkeys(("num_kv_heads", "head_size", "value_head_size"), MAX_HEADS),
     **dict.fromkeys(("memory_total_bytes", "memory_free_bytes"), MAX_MEMORY_BYTES),
     **dict.fromkeys(("memory_cap_bytes", "memory_lent_bytes"), MAX_MEMORY_BYTES),
@@ -96,7 +97,7 @@ LONGEST = {
     "source": MAX_SOURCE_LENGTH,
     "address": MAX_ADDRESS_LENGTH,
     "roster": MAX_ROSTER_BYTES,
-    **dict.fromkeys(("link", "host_name"), MAX_LINK_LENGTH),
+    **dict.fromkeys(("link", "host_name", "let_in"), MAX_LINK_LENGTH),
     "bitmap": MAX_CHUNKS // 8,
 }
 # Entries of a list.
@@ -106,7 +107,7 @@ MOST = {
     **dict.fromkeys(("num_kv_heads", "head_size", "value_head_size", "layer_bytes"), MAX_LAYERS),
     "addresses": MAX_NODES,
     "eos_token_ids": MAX_STOPPING_IDS,
-    "kept_models": MAX_KEPT_MODELS,
+    **dict.fromkeys(("kept_models", "models"), MAX_KEPT_MODELS),
     "progress": MAX_PROGRESS,
 }
 # SHA-256 in lower-case hex, wherever they stand; what names a file is one too.

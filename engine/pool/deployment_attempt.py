@@ -36,6 +36,7 @@ from engine.pool.deployment_troubles import (
     nobody_keeps,
     silent,
     trouble_of,
+    withheld,
 )
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def splitter_troubled(coordination: Coordination, trouble: Trouble, now_s: float
 
 
 def without_lost(coordination: Coordination, now_s: float) -> Coordination:
-    """Return the work after looking whether every node it needs is still there.
+    """Return the work after looking whether every node it needs is still there, and still lent.
 
     Args:
         coordination: SPLITTING to READY.
@@ -177,6 +178,9 @@ def without_lost(coordination: Coordination, now_s: float) -> Coordination:
         if node_id == coordination.work.splitter and node_id not in coordination.chain:
             return splitter_troubled(coordination, trouble, now_s)
         return troubled(coordination, trouble, now_s)
+    for node_id in coordination.chain:
+        if coordination.nodes[node_id].facts.exclusions:
+            return troubled(coordination, withheld(coordination.name_of(node_id)), now_s)
     return coordination
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from engine.domain import NodeId
 from engine.errors import (
     DaisyError,
+    LendingPausedError,
     ModelNotFoundError,
     PeerTimeoutError,
     PeerUnreachableError,
@@ -141,6 +142,16 @@ def away(name: str, node: NodeSeen | None) -> Trouble:
     if node is not None and node.is_reachable:
         return restarted(name)
     return ended(name) if node is not None and node.has_left else lost(name)
+
+
+def withheld(name: str) -> Trouble:
+    """Return the trouble with a PC whose owner lends it no longer.
+
+    Args:
+        name: The PC's, for people.
+    """
+    advice = "Nothing need be done if the other PCs have room for its layers."
+    return trouble_of(LendingPausedError(f"{name} is not lent at the moment.", advice))
 
 
 def unlinked(name: str, trouble: Trouble) -> Trouble:

@@ -38,6 +38,11 @@ class Holds:
         """
         return self._held.get(holder, frozenset())
 
+    def all_names(self) -> frozenset[str]:
+        """Return the files that anybody holds."""
+        with self._turn:
+            return frozenset[str]().union(*self._held.values())
+
     def __contains__(self, holder: str) -> bool:
         return holder in self._held
 

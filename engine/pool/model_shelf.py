@@ -12,7 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import DaisyError, ModelNotFoundError, ShardCorruptError, UsageError
+from engine.errors import (
+    DaisyError,
+    ModelInUseError,
+    ModelNotFoundError,
+    ShardCorruptError,
+    UsageError,
+)
+from engine.messages.own_pc_control import ModelLine
 from engine.models.shown_path import shown_path
 from engine.models.storage import storage_errors
 from engine.pool.disk import signature
@@ -22,6 +29,7 @@ from engine.pool.model_listing import MAX_LISTING_BYTES
 from engine.pool.paced_report import PacedReport, Report
 from engine.pool.pull_files import FilesPull
 from engine.pool.shard_files import files_for, lay_out, stored_listing, stored_manifest, verify_file
+from engine.pool.shelf_clearing import kept_files, size_of, take_out
 from engine.pool.shelf_records import ShelfRecords, division_key, signatures_in, source_key
 from engine.pool.shelf_scratch import clear_scratch, scratch_folder
 from engine.pool.taking_in import ModelIntake
@@ -170,6 +178,34 @@ class ModelShelf:
         """
         self._holds.release(model_sha256)
 
+    async def listed(self) -> tuple[ModelLine, ...]:
+        """Return the models that are kept, as people are shown them; none is in use."""
+        return await self._threads.call(self._lines)
+
+    async def drop(self, model_sha256: str, data_dir: Path) -> int:
+        """Take a model's files off the disk; nothing happens to one that isn't kept.
+
+        Args:
+            model_sha256: Its name.
+            data_dir: Daisy's data folder.
+
+        Returns:
+            The bytes that went.
+
+        Raises:
+            ModelInUseError: A model is being taken in or cut just now.
+
+        Fails with ``StorageError`` if a file can't be removed.
+        """
+        if self._taking.locked() or self._splitting.locked():
+            raise ModelInUseError("This PC is reading or cutting a model just now.")
+        async with self._taking, self._splitting:
+            if model_sha256 not in self._records.models:
+                return 0
+            return await self._threads.call(
+                take_out, self._store, self._records, self._holds, data_dir, model_sha256
+            )
+
     # ---- shards
 
     async def split(self, model_sha256: str, layers: tuple[LayerRange, ...], report: Report) -> str:
@@ -311,6 +347,20 @@ class ModelShelf:
         self._holds.release_all_but(names)
 
     # ---- inside
+
+    def _lines(self) -> tuple[ModelLine, ...]:
+        lines = []
+        for name in self.kept():
+            kept = kept_files(self._store, self._records, name)
+            line = ModelLine(
+                model_sha256=name,
+                name=kept.listing.model.name,
+                num_layers=kept.listing.model.num_layers,
+                num_bytes=size_of(self._store, kept.names),
+                is_in_use=False,
+            )
+            lines.append(line)
+        return tuple(lines)
 
     def _paced(self, report: Report) -> PacedReport:
         return PacedReport(report, asyncio.get_running_loop().time)

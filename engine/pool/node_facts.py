@@ -37,6 +37,7 @@ class NodeFacts:
         layer_ms: One token through one of its layers, as its stage measures it.
         kept_models: SHA-256 of models it has all files of.
         active_requests: That it answers or relays now.
+        is_lending: Its owner lets it run models for the pool.
         link_kind: Of the best adapter in use; None where that isn't known.
     """
 
@@ -52,6 +53,7 @@ class NodeFacts:
     layer_ms: float | None = None
     kept_models: tuple[str, ...] = ()
     active_requests: int = 0
+    is_lending: bool = True
     link_kind: str | None = None
     _started_s: float = 0.0
     _battery_at_s: float = 0.0
@@ -91,6 +93,7 @@ class NodeFacts:
             link_kind=self.link_kind,
             on_battery=not self._is_on_mains(),
             active_requests=self.active_requests,
+            is_lending=self.is_lending,
         )
 
     def preference(self) -> Preference:

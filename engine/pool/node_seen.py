@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.pool.announcement import clean_shown_name
-from engine.pool.plan import NodeFacts
+from engine.pool.plan import Exclusion, NodeFacts
 
 if TYPE_CHECKING:
     from engine.messages.pool import NodeReport
 
 RESERVE_BYTES = 512 * 1024 * 1024  # of each PC's memory, for its owner's next click
+NOT_LENT = Exclusion("Its owner does not lend it at the moment.", "Lend it there again.")
 RESERVE_DIVISOR = 20  # or a twentieth of it, where that is less
 
 
@@ -42,4 +43,5 @@ def facts_of(report: NodeReport, link_ms: dict[str, float] | None = None) -> Nod
         layer_ms=report.layer_ms,
         link_ms={} if link_ms is None else dict(link_ms),  # type: ignore[arg-type]
         on_battery=report.on_battery,
+        exclusions=() if report.is_lending else (NOT_LENT,),
     )

@@ -15,6 +15,7 @@ from engine.errors import RemoteProtocolError
 from engine.messages.chain import Placement, StageFailed, StageReady
 from engine.messages.codec import encode_control
 from engine.messages.control import PROTOCOL_VERSION, SHARD_FORMAT, AskPoolStatus, PoolStatusReport
+from engine.messages.own_pc_control import DropModel
 from engine.messages.pool import Versions
 from engine.messages.pool_control import (
     AskChunk,
@@ -37,8 +38,10 @@ from engine.pool.announcement import JOINABLE, Announcement
 from engine.pool.chunk_service import ChunkService
 from engine.pool.coordination import Coordination
 from engine.pool.discovery import Discovery
+from engine.pool.lending_desk import LendingDesk, LentHost
 from engine.pool.loading import Loading
 from engine.pool.mesh import Mesh
+from engine.pool.model_desk import ModelDesk
 from engine.pool.model_shelf import ModelShelf
 from engine.pool.node_facts import NodeFacts
 from engine.pool.order_desk import Files, OrderDesk
@@ -146,18 +149,21 @@ class PoolPart:
             self._participant, self._mesh, self.book, self._outbox, self._mesh.own_report
         )
         sources = PeerSources(endpoint, self._addresses)
+        self._lending = LendingDesk(folder.path / "lending.json", self._is_alone, host)
+        self._lending.on_change = self._on_lending
         self._desk = OrderDesk(
             self.node_id,
             self._participant.fence,
             self.book,
-            host,
+            LentHost(host, self._lending),
             Files(shelf, sources),
             self._outbox,
         )
         self._desk.on_kept = self.tell_facts
         self._loading = Loading(self.node_id, data_dir, shelf, self.book, self)
+        self._models = ModelDesk(data_dir, shelf, self.book, self)
         self._mesh.on_change = self._look
-        self._mesh.on_roster = self._announce
+        self._mesh.on_roster = self._on_roster
         self._mesh.on_office = self._coordination.on_office
 
     def _new_participant(self) -> Participant:
@@ -202,6 +208,8 @@ class PoolPart:
             group.create_task(self._outbox.run())
             group.create_task(self._coordination.run())
             group.create_task(self._desk.run())
+            group.create_task(self._lending.run())
+            group.create_task(self._models.run())
             group.create_task(keep_on_disk(self.book, self._folder.keep_record))
 
     async def leave(self) -> None:
@@ -217,6 +225,21 @@ class PoolPart:
         self.facts.kept_models = self._shelf.kept()
         await self._mesh.report_now()
         self._coordination.look()
+
+    async def _on_lending(self, is_lending: bool) -> None:
+        self.facts.is_lending = is_lending
+        await self.tell_facts()
+
+    def _is_owner(self, node_id: NodeId) -> bool:
+        member = self._keeper.known.member(node_id)
+        return member is not None and member.is_owner
+
+    def _is_alone(self) -> bool:
+        return self._keeper.is_alone
+
+    def _on_roster(self) -> None:
+        self._lending.look()
+        self._announce()
 
     def _look(self) -> None:
         self._coordination.look()
@@ -303,7 +326,7 @@ class PoolPart:
         match message:
             case _ if isinstance(message, _QUESTIONS):
                 await self._service.serve(message, connection)
-            case _ if isinstance(message, _ORDERS | _ANSWERS | ProgressReported):
+            case _ if isinstance(message, _ORDERS | _ANSWERS | ProgressReported | DropModel):
                 await self._take(message, connection.peer.node_id)
             case _:
                 return await self._mesh.take(message, connection)
@@ -326,6 +349,9 @@ class PoolPart:
                     raise RemoteProtocolError(f"{sender} told another node's progress.")
                 self.book.note(message.progress)
                 self._coordination.progressed(message.progress)
+            case DropModel():
+                if self._is_owner(sender):
+                    self._models.told(message)
             case _ if isinstance(message, _ANSWERS):
                 self._coordination.take(message, sender)
 
@@ -351,7 +377,9 @@ class PoolPart:
             case UnloadModel():
                 await self._loading.unload(send)
             case _:
-                return False
+                return await self._lending.serve(message, send) or await self._models.serve(
+                    message, send
+                )
         return True
 
     def _status(self) -> PoolStatusReport:

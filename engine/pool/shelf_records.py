@@ -22,6 +22,7 @@ from engine.pool.disk import signature, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from engine.domain import LayerRange
@@ -68,6 +69,11 @@ class ShelfRecords:
     def models(self) -> tuple[str, ...]:
         """The models that were taken in, in no order."""
         return tuple(self._record.models)
+
+    @property
+    def manifests(self) -> tuple[str, ...]:
+        """Of every division that was cut or fetched whole, of whichever model."""
+        return tuple(dict.fromkeys(self._record.divisions.values()))
 
     def model_of(self, source: str) -> str | None:
         """Return the model a source was found to be.
@@ -118,6 +124,20 @@ class ShelfRecords:
         """
         with self._turn:
             self._record.divisions[division] = manifest_sha256
+            self._write()
+
+    def forget_model(self, model_sha256: str, manifests: AbstractSet[str]) -> None:
+        """Write down that a model and its shards are not there any more.
+
+        Args:
+            model_sha256: Its name.
+            manifests: Of its shards.
+        """
+        with self._turn:
+            record = self._record
+            record.models.pop(model_sha256, None)
+            record.sources = {k: v for k, v in record.sources.items() if v != model_sha256}
+            record.divisions = {k: v for k, v in record.divisions.items() if v not in manifests}
             self._write()
 
     def forget_all_but(self, models: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from engine.domain import LayerRange
 from engine.errors import (
     ModelError,
     ModelFileError,
+    ModelInUseError,
     ModelNotFoundError,
     PlacementError,
     ShardCorruptError,
@@ -761,5 +762,77 @@ def test_records_name_only_what_is_there(root, tiny):
         assert await take(shelf, tiny) == kept
         assert shelf.kept() == (kept.model_sha256,)
         assert msgspec.json.decode((root / "work" / "shelf.json").read_bytes())["models"]
+
+    with_shelf(root, work)
+
+
+# ---- a model goes
+
+
+async def drop(shelf, model_sha256):
+    return await shelf.drop(model_sha256, shelf.store.paths.root.parent)
+
+
+def test_a_dropped_model_is_gone_with_its_shards_and_another_keeps_what_both_have(root, tiny):
+    async def work(shelf):
+        first, _ = await cut(shelf, tiny)
+        (tiny / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+        second = await take(shelf, tiny)
+        both = {line.model_sha256: line for line in await shelf.listed()}
+        assert set(both) == {first.model_sha256, second.model_sha256}
+        line = both[first.model_sha256]
+        assert (line.name, line.num_layers, line.is_in_use) == ("tiny", 4, False)
+        before = sum(path.stat().st_size for path in (root / "store/objects").iterdir())
+        freed = await drop(shelf, first.model_sha256)
+        after = sum(path.stat().st_size for path in (root / "store/objects").iterdir())
+        assert freed == before - after > 0
+        assert shelf.kept() == (second.model_sha256,)
+        # What the two share is still whole: the second can be cut.
+        assert await shelf.split(second.model_sha256, HALVES, Told())
+        await drop(shelf, second.model_sha256)
+        assert objects_of(shelf) == set()
+        assert await drop(shelf, second.model_sha256) == 0
+        assert (tiny / "openvino_model.bin").is_file()  # the person's own stays
+
+    with_shelf(root, work)
+    with_shelf(root, lambda shelf: assert_empty(shelf, root))
+
+
+async def assert_empty(shelf, root):
+    assert await shelf.listed() == ()
+    assert not list((root / "store/objects").iterdir())
+
+
+def test_what_daisy_converted_goes_along_and_what_a_person_linked_in_stays(root, large):
+    async def work(shelf, own):
+        kept = await take(shelf, own)
+        await drop(shelf, kept.model_sha256)
+
+    own = root / "models" / "gguf-1"
+    own.parent.mkdir(parents=True)
+    shutil.copytree(large, own)
+    with_shelf(root, lambda shelf: work(shelf, own))
+    assert not own.exists()
+    elsewhere = root.parent / "elsewhere"
+    shutil.copytree(large, elsewhere / "gguf-2")
+    own.parent.rmdir()
+    own.parent.symlink_to(elsewhere, target_is_directory=True)
+    with_shelf(root, lambda shelf: work(shelf, elsewhere / "gguf-2"))
+    assert (elsewhere / "gguf-2" / "openvino_model.bin").is_file()
+
+
+def test_nothing_is_dropped_while_a_model_is_read_or_cut(root, tiny):
+    async def work(shelf):
+        kept = await take(shelf, tiny)
+        begun = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            cutting = group.create_task(
+                shelf.split(kept.model_sha256, HALVES, lambda *_: begun.set())
+            )
+            await begun.wait()
+            with pytest.raises(ModelInUseError):
+                await drop(shelf, kept.model_sha256)
+        assert cutting.result()
+        assert shelf.kept() == (kept.model_sha256,)
 
     with_shelf(root, work)

@@ -80,6 +80,35 @@ def undisturbed(pool: HostPool) -> list[int]:
 ROLES = ["head", "middle", "last", "coordinator"] if is_long() else ["head", "middle"]
 
 
+def test_the_answer_goes_on_without_a_pc_whose_owner_pauses_it(
+    pool: HostPool, undisturbed, report_figure
+):
+    """The owner's word is final: the PC gives its memory back, and takes no layers until lent."""
+    pool.agreed()
+    paused = pool.node(pool.copied()["stages"][1]["node_id"])
+    question = pool.ask(pool.others(paused)[0], QUESTION, *OPTIONS)
+    eventually(lambda: question.has_tokens(KILLED_AFTER), 30)
+    paused_s = time.monotonic()
+    (told,) = [e for e in paused.daisy("lend", "--pause", 30) if e["event"] == "lending"]
+    assert not told["is_lending"]
+    assert question.finish() == undisturbed
+    report_figure("paused by its owner, longest pause", question.longest_pause_s(paused_s), "s")
+    pool.ready()
+    assert paused.node_id not in {stage["node_id"] for stage in pool.copied()["stages"]}
+
+    def has_given_back():
+        own = next(n for n in paused.status()["nodes"] if n["is_asked"])["report"]
+        return own["memory_lent_bytes"] == 0 and not own["is_lending"]
+
+    eventually(has_given_back, 30)
+    assert paused.end() == 0
+    paused.start()  # a restart lifts no pause
+    pool.agreed()
+    eventually(has_given_back, 30)
+    paused.daisy("lend", "--pause", 0)
+    eventually(lambda: not has_given_back(), 30)
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_the_answer_goes_on_when_a_pc_is_lost(pool: HostPool, undisturbed, role, report_figure):
     coordinator = pool.agreed()

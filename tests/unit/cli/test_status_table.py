@@ -45,11 +45,18 @@ def test_a_pool_is_a_table_of_its_pcs():
         "?                  cccccc  silent        ?         ?        ?        ?        ?       ?"
         "         ?  ?         ?           -",
         "",
-        "keeps: stays free for that PC's own programs.  lends: at most (daisy node --memory).  "
-        "lent: taken now.",
+        "keeps: stays free for that PC's own programs.  lends: at most (daisy node --memory), "
+        "or paused (daisy lend).  lent: taken now.",
         "away: there and back.  silent: not heard just now.  offline: not heard for long.  "
         "gone: ended.",
     ]
+
+
+def test_a_pc_that_is_not_lent_is_shown_as_paused():
+    paused = node_report(STUDY, memory_cap_bytes=6 * GIB, is_lending=False)
+    lines = status_lines(pool_status(node_status(KITCHEN), node_status(STUDY, own=paused)))
+    (row,) = [line for line in lines if line.startswith("Study")]
+    assert " 2.0 GiB  paused " in row
 
 
 def model_lines(deployment, *steps):

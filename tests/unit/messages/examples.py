@@ -67,6 +67,16 @@ from engine.messages.doctor_control import (
     TryDevices,
     TryNetwork,
 )
+from engine.messages.own_pc_control import (
+    AskLending,
+    DropModel,
+    LendingReport,
+    ListModels,
+    ModelLine,
+    ModelsListed,
+    SetLending,
+    TellIdle,
+)
 from engine.messages.pool import (
     Heartbeat,
     Neighbour,
@@ -458,6 +468,26 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.RENAME_PC: RenamePc(node_id=NodeId("avcxgxositsxilzixcxl"), name="Study"),
     MessageType.REMOVE_PC: RemovePc(node_id=NodeId("avcxgxositsxilzixcxl")),
     MessageType.LEAVE_POOL: LeavePool(),
+    MessageType.SET_LENDING: SetLending(rule="idle", pause_s=3600.0),
+    MessageType.TELL_IDLE: TellIdle(is_idle=True),
+    MessageType.ASK_LENDING: AskLending(),
+    MessageType.LENDING_REPORT: LendingReport(
+        rule="idle", is_lending=False, paused_for_s=1800.0, is_alone=False
+    ),
+    MessageType.LIST_MODELS: ListModels(),
+    MessageType.MODELS_LISTED: ModelsListed(
+        models=(
+            ModelLine(
+                model_sha256="ab" * 32,
+                name="Qwen3 14B",
+                num_layers=40,
+                num_bytes=8_000_000_000,
+                is_in_use=False,
+            ),
+        ),
+        freed_bytes=7,
+    ),
+    MessageType.DROP_MODEL: DropModel(model_sha256="ab" * 32, is_everywhere=True),
     MessageType.WITHDRAW_INVITATION: WithdrawInvitation(is_link=True),
     MessageType.ASK_INVITATIONS: AskInvitations(),
     MessageType.INVITATIONS_REPORT: InvitationsReport(

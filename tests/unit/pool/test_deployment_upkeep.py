@@ -55,6 +55,32 @@ def test_a_node_that_is_lost_is_replaced_at_once(change, what) -> None:
     assert pool.machine.attempts == 0
 
 
+def test_a_pc_whose_owner_lends_it_no_longer_is_replaced_at_once_and_nothing_held_against_it() -> (
+    None
+):
+    pool = ready()
+    facts = replace(pool.nodes["b"].facts, exclusions=(PAUSED,))
+    published, _, split = pool.change("b", facts=facts)
+    assert published.record.trouble.code == "lending_paused"
+    assert published.record.trouble.what == "B is not lent at the moment."
+    assert [s.node_id for s in published.record.stages] == ["a", "c"]
+    assert split.epoch == FIRST_EPOCH + 1
+    assert pool.machine.ledger == Ledger()
+    assert pool.line("b").reason == PAUSED.reason
+
+
+def test_a_model_without_room_once_a_pc_is_not_lent_comes_back_with_it() -> None:
+    pool = ready(seen("a"), seen("b"))
+    lent = pool.nodes["b"].facts
+    pool.change("b", facts=replace(lent, exclusions=(PAUSED,)))
+    assert pool.record.phase == "failed"
+    assert PAUSED.remedy.rstrip(".") in pool.record.trouble.advice
+    pool.wait(3.0)
+    pool.change("b", facts=lent, epoch=0)
+    pool.wait(3.0)
+    assert pool.record.phase == "splitting"
+
+
 def test_a_pool_of_two_goes_on_with_the_one_that_is_left() -> None:
     pool = in_office(seen("a", LARGE), seen("b", LARGE))
     pool.wish(wish(asked_on=NodeId("b")))

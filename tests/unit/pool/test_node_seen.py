@@ -50,3 +50,10 @@ def test_links_are_taken_as_far_as_they_were_measured():
 
 def test_a_name_is_shown_without_what_a_terminal_would_obey():
     assert "\x1b" not in facts_of(report(name="\x1b[2JDesk")).name
+
+
+def test_a_pc_that_is_not_lent_is_left_out_with_what_would_help():
+    (why,) = facts_of(report(is_lending=False)).exclusions
+    assert "does not lend" in why.reason
+    assert "Lend it" in why.remedy
+    assert facts_of(report()).exclusions == ()
