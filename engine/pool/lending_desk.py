@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.domain import StageDescription
-    from engine.messages.control import Placement
+    from engine.messages.chain import Placement
     from engine.messages.message import Message
     from engine.pool.order_desk import StageHost
 
