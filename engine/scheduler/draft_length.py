@@ -7,6 +7,7 @@ guesses cheap; stages that others keep busy make them dear.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,16 +23,17 @@ DRAFT_LENGTHS = (0, 1, 2, 3, 5, 7, 10, 15)
 _MAX_LENGTH = DRAFT_LENGTHS[-1]
 _FIRST_RATE = 0.6  # before anything is known; what a small draft model reaches on its first token
 _RATE_BY_DEPTH = 0.98  # and how it falls from one token to the next
-_FIRST_TRIALS = 3.0  # that counts for; soon forgotten
+_FIRST_TRIALS = 2.0  # that counts for; soon forgotten
 _PRIOR_TRIALS = 8.0  # what other sequences showed counts for so many of one's own
 _POOL_DECAY = 0.995
 _PRIORS_EVERY = 8  # drafts
 _SEQUENCE_DECAY = 0.97
 _REMEMBERED_TIMES = 10
+_STREAMING_SHARE = 0.9  # of the speed of frames that never stand in each other's way
 _MIN_GAIN = 1.01  # less than that is within the error of what was measured
-_FIRST_PROBE_AFTER = 8  # tokens without a guess
-_MIN_PROBE_AFTER = 3  # where the last one held
-_MAX_PROBE_AFTER = 64
+_FIRST_PROBE_AFTER = 16  # tokens without a guess
+_MIN_PROBE_AFTER = 8  # where the last one held
+_MAX_PROBE_AFTER = 128
 _BEST_RATE = 0.95  # where even guesses as good as this do not pay, nothing is probed
 
 
@@ -57,25 +59,35 @@ class _RunningMean:
         self.mean += (value - self.mean) / self._num
 
 
+class _Typical:
+    """Median of the newest times; 0 without any."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self._newest: deque[float] = deque(maxlen=_REMEMBERED_TIMES)
+
+    def add(self, value: float) -> None:
+        self._newest.append(value)
+        self.value = sorted(self._newest)[(len(self._newest) - 1) // 2]
+
+
 class DraftLength:
     """Chooses among ``DRAFT_LENGTHS`` for the sequences of one head. For one thread."""
 
-    def __init__(self, row_costs: RowCosts, num_stages: int, max_frames: int = 1) -> None:
+    def __init__(self, row_costs: RowCosts, num_stages: int) -> None:
         """Begin with what was measured at load.
 
         Args:
             row_costs: Of the head's own stage; the others are taken to be of its kind.
-            num_stages: Of the chain.
-            max_frames: Frames of one sequence that may follow each other down the chain; with 1,
-                each waits for the answer to the one before.
+            num_stages: Of the chain. With two or more, frames of one sequence follow each other
+                down it without waiting.
         """
         self._costs = row_costs
         self._num_stages = num_stages
-        self._max_frames = max_frames
-        # Of one row, by all stages together; of a frame's ways round the chain; to guess a token.
+        # Of one row, by all stages together; of a frame's ways between them; to guess a token.
         self._compute_s = _RunningMean(row_costs.one_row_s * num_stages)
         self._link_s = _RunningMean()
-        self._draft_s = _RunningMean()
+        self._draft_s = _Typical()
         self._pool = Acceptance(_MAX_LENGTH, _POOL_DECAY)
         self._records: dict[SequenceId, _Record] = {}
         self._priors = self._pool_rates()
@@ -95,13 +107,14 @@ class DraftLength:
         record = self._record(sequence_id)
         if record.rates is None:
             record.rates = record.acceptance.rates(self._priors, _PRIOR_TRIALS)
-        length = self._best(record.rates, num_running)
+        length = self._best(record.rates, num_running, self._draft_s.value)
         if length:
             return length
         record.num_silent += 1
         if record.num_silent < record.probe_after:
             return 0
-        return int(self._best([_BEST_RATE] * _MAX_LENGTH, num_running) > 0)
+        # What guessing costs is learned by guessing only: it does not keep from trying.
+        return int(self._best([_BEST_RATE] * _MAX_LENGTH, num_running, draft_s=0.0) > 0)
 
     def observe(self, sequence_id: SequenceId, num_drafted: int, num_accepted: int) -> None:
         """Take what became of a draft.
@@ -144,52 +157,44 @@ class DraftLength:
         """Take how long guessing took.
 
         Args:
-            num_tokens: Guessed for one sequence, 1 or more.
-            seconds: For all of them.
+            num_tokens: Guessed for one sequence, 1 or more; for others beside it no more.
+            seconds: For all of them. What a drafter reads first, a prompt say, is in it, and so
+                the typical time counts and not the mean.
         """
         self._draft_s.add(seconds / num_tokens)
 
     # ---- what pays -----------------------------------------------------------------------------
 
-    def _best(self, rates: list[float], num_running: int) -> int:
+    def _best(self, rates: list[float], num_running: int, draft_s: float) -> int:
         """Return the length with the most tokens a second; 0 unless another is clearly better."""
-        best, most = 0, self._speed(0, rates, num_running) * _MIN_GAIN
+        best, most = 0, self._speed(0, rates, num_running, draft_s) * _MIN_GAIN
         for length in DRAFT_LENGTHS[1:]:
-            speed = self._speed(length, rates, num_running)
+            speed = self._speed(length, rates, num_running, draft_s)
             if speed > most:
                 best, most = length, speed
         return best
 
-    def _speed(self, length: int, rates: list[float], num_running: int) -> float:
+    def _speed(self, length: int, rates: list[float], num_running: int, draft_s: float) -> float:
         """Return tokens a second of all running sequences, each with drafts of one length."""
         num_groups = min(num_running, self._num_stages)
         per_frame = -(-num_running // self._num_stages)
         compute_s = self._compute_s.mean * self._costs.cost(per_frame * (length + 1))
         circuit_s = compute_s + self._link_s.mean
         stage_s = compute_s / self._num_stages
-        draft_s = length * self._draft_s.mean * per_frame
         # A round ends when its frame is back, and not before every group's frame went through
         # the slowest stage.
-        round_s = max(circuit_s + draft_s, num_groups * stage_s)
+        round_s = max(circuit_s + length * draft_s, num_groups * stage_s)
         speed = num_groups * per_frame * _expected_tokens(length, rates) / round_s
-        if length and num_groups == 1 and self._max_frames > 1:
-            speed = max(speed, self._streaming_speed(length + 1, rates[0], circuit_s, stage_s))
+        if length and num_groups == 1 < self._num_stages:
+            # While the chain holds, a frame's tokens come every ``frame_s``; a miss costs one
+            # circuit, and the frame that is in service when it is found out.
+            num_rows, rate = length + 1, rates[0]
+            frame_s = max(stage_s, num_rows * draft_s)
+            mean_run = sum(rate**depth for depth in range(num_rows))  # (1 - a^s) / (1 - a)
+            token_s = (1 - rate) * (circuit_s + length * draft_s)
+            token_s += frame_s * rate**num_rows / mean_run
+            speed = max(speed, _STREAMING_SHARE / token_s)
         return speed
-
-    def _streaming_speed(
-        self, num_rows: int, rate: float, circuit_s: float, stage_s: float
-    ) -> float:
-        """Return tokens a second of one sequence whose frames follow each other without waiting.
-
-        While the chain holds, a frame's tokens come every ``stage_s``; a miss costs one circuit.
-        """
-        held = rate**num_rows
-        mean_run = sum(rate**depth for depth in range(num_rows))  # (1 - a^s) / (1 - a)
-        frame_s = max(stage_s, num_rows * self._draft_s.mean)
-        begin_s = circuit_s + (num_rows - 1) * self._draft_s.mean
-        token_s = (1 - rate) * begin_s + frame_s * held / mean_run
-        # No faster than the frames that may be under way at once.
-        return 1 / max(token_s, circuit_s / (self._max_frames * num_rows))
 
     # ---- bookkeeping ---------------------------------------------------------------------------
 
