@@ -99,6 +99,7 @@ class DraftModel:
         self._num_batches = 0
         self._turn = asyncio.Lock()
         self._failure: DaisyError | None = None
+        self._has_failed = asyncio.Event()
 
     @property
     def failure(self) -> DaisyError | None:
@@ -141,6 +142,17 @@ class DraftModel:
                 await self._send(_closing(sequence_id))
             except (DaisyError, TimeoutError) as error:
                 await self._give_up(error)
+
+    async def wait_failed(self) -> None:
+        """Wait until it guesses no more.
+
+        Cancellation: safe.
+        """
+        await self._has_failed.wait()
+
+    def memory_bytes(self) -> int:
+        """Return what its process takes of this PC's memory, without the weights it maps."""
+        return self._process.memory_bytes()
 
     async def end(self) -> None:
         """End the process."""
@@ -237,6 +249,7 @@ class DraftModel:
         if not isinstance(error, DaisyError):
             error = DaisyError(f"The draft model said nothing for {PASS_DEADLINE_S:g} s.")
         self._failure = error
+        self._has_failed.set()
         self._records.clear()
         _logger.warning(
             "draft model %s: answers go on without its guesses, %s", self.name, error.what

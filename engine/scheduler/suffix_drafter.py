@@ -43,6 +43,10 @@ class SuffixDrafter:
 
     Memory is bounded: earlier chats share a ring in which the newest overwrite the oldest. What
     was of use is written again by the answer that used it, and so stays.
+
+    Attributes:
+        gate_tokens: Nothing is proposed where fewer tokens agree; the shortest run that is looked
+            for, or more.
     """
 
     def __init__(
@@ -55,10 +59,11 @@ class SuffixDrafter:
         """Begin with nothing to remember.
 
         Args:
-            min_match_tokens: Nothing is proposed where fewer tokens agree; 1 or more.
+            min_match_tokens: The shortest run that is looked for, 1 or more.
             drafts_per_match: At most so many tokens are proposed for each that agrees.
             archive_tokens: Of earlier chats, kept at most; a power of two.
         """
+        self.gate_tokens = min_match_tokens
         self._min_match_tokens = min_match_tokens
         self._drafts_per_match = drafts_per_match
         self._archive = TokenIndex(min_match_tokens, archive_tokens)
@@ -96,7 +101,7 @@ class SuffixDrafter:
         if len(request.token_ids) < self._min_match_tokens:
             return ()
         found = self._longest(index, request.token_ids[-_MAX_MATCH_TOKENS:].tolist())
-        if found is None:
+        if found is None or found.match.length < self.gate_tokens:
             return ()
         trusted = max(1, int(found.match.length * self._drafts_per_match))
         return _continuation(found, min(request.max_drafts, trusted))
