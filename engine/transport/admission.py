@@ -1,13 +1,15 @@
 """Who may hold a connection: few strangers, few from one address, and an end to the whole.
 
 A stranger is a connection that has not said hello. It costs a file descriptor and some buffers
-for at most the seconds it has for its hello; the limits keep one address that opens connections
-and says nothing from shutting the others out. Pure counting.
+for at most the seconds it has for its hello. Where there are too many the oldest goes, of the
+address that has most: whoever belongs here says hello in milliseconds, and whoever opens
+connections and says nothing loses them first, from however many addresses. Pure counting.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections import Counter
+from typing import Generic, NamedTuple, TypeVar
 
 # A pool of 6 PCs that all start at once, and the programs on this one, are far fewer.
 MAX_STRANGERS = 64
@@ -18,6 +20,18 @@ MAX_CONNECTIONS = 256
 
 
 Key = TypeVar("Key")
+
+
+class Admitted(NamedTuple, Generic[Key]):
+    """What becomes of a new connection.
+
+    Attributes:
+        is_in: Whether it is counted now; else it is to be closed.
+        instead_of: A stranger that is counted no more, and is to be closed; None for nobody.
+    """
+
+    is_in: bool
+    instead_of: Key | None
 
 
 class Admission(Generic[Key]):
@@ -32,22 +46,29 @@ class Admission(Generic[Key]):
         """Connections that have not said hello."""
         return tuple(self._strangers)
 
-    def admit(self, key: Key, host: str) -> bool:
-        """Count a new connection in, or refuse it: the newest is the one to go.
+    def admit(self, key: Key, host: str) -> Admitted[Key]:
+        """Count a new connection in, in the place of an older one where there are too many.
 
         Args:
             key: Names the connection.
             host: Its address without the port.
         """
-        from_host = sum(other == host for other in self._strangers.values())
-        if (
+        by_host = Counter(self._strangers.values())
+        crowded: str | None = None
+        if by_host[host] >= MAX_STRANGERS_PER_ADDRESS:
+            crowded = host
+        elif (
             len(self._strangers) >= MAX_STRANGERS
-            or from_host >= MAX_STRANGERS_PER_ADDRESS
             or len(self._strangers) + len(self._known) >= MAX_CONNECTIONS
         ):
-            return False
+            if not by_host:
+                return Admitted(is_in=False, instead_of=None)
+            crowded = max(by_host, key=lambda name: by_host[name])
+        oldest = next((one for one, of in self._strangers.items() if of == crowded), None)
+        if oldest is not None:
+            del self._strangers[oldest]
         self._strangers[key] = host
-        return True
+        return Admitted(is_in=True, instead_of=oldest)
 
     def greet(self, key: Key) -> None:
         """Note that the connection has said hello."""

@@ -67,7 +67,10 @@ class TlsGate(asyncio.Protocol):
         """Ask for admission, and begin the handshake."""
         tcp = cast("asyncio.Transport", transport)
         self.transport = tcp
-        if not self._admission.admit(self, tcp.get_extra_info("peername")[0]):
+        is_in, instead_of = self._admission.admit(self, tcp.get_extra_info("peername")[0])
+        if instead_of is not None and instead_of.transport is not None:
+            instead_of.transport.abort()
+        if not is_in:
             tcp.abort()
             return
         securing = self._secure(tcp)

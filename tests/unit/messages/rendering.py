@@ -77,7 +77,7 @@ LIMITS: dict[str, tuple[float, str]] = {
     "MAX_CHUNK_LIST_BYTES": (limits.MAX_CHUNK_LIST_BYTES, "bytes of an encoded chunk list"),
     "MAX_STRANGERS": (
         admission.MAX_STRANGERS,
-        "connections that have not said hello; the newest is refused",
+        "connections that have not said hello; of more, the oldest goes, of the address with most",
     ),
     "MAX_STRANGERS_PER_ADDRESS": (
         admission.MAX_STRANGERS_PER_ADDRESS,

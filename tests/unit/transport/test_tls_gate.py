@@ -199,6 +199,32 @@ def test_s18_a_thousand_half_open_connections_leave_a_member_undisturbed(trust, 
     assert told.count("made") == 1
 
 
+def test_s18_a_member_gets_in_while_every_place_is_taken_from_many_addresses(trust, people):
+    """Who says nothing loses its place to whoever comes; a member needs milliseconds."""
+    sources = [f"127.0.0.{n}" for n in range(2, 2 + MAX_STRANGERS)]
+
+    async def run():
+        async with gates(trust) as (port, told, admission):
+            taken = await asyncio.to_thread(
+                lambda: [
+                    socket.create_connection(("127.0.0.1", port), WITHIN_S, (source, 0))
+                    for source in sources
+                ]
+            )
+            await until(lambda: len(admission.strangers) == MAX_STRANGERS)
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anna(people))
+                async with asyncio.timeout(WITHIN_S):
+                    assert await reader.readexactly(7) == b"welcome"
+                writer.close()
+            for one in taken:
+                one.close()
+            await until(lambda: not admission.strangers)
+            return told
+
+    assert asyncio.run(run()).count("made") == 3
+
+
 def test_s18_ten_megabytes_of_random_bytes_leave_a_member_undisturbed(trust, people):
     def pour(port):
         with contextlib.suppress(OSError):
