@@ -50,7 +50,8 @@ class Founder:
 
     def roster(self) -> RosterTold:
         """Return who has joined; to be told to those that joined before the last."""
-        return self._keeper.told()
+        *_, newest = self._keeper.told()
+        return newest
 
 
 @asynccontextmanager

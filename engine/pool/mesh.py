@@ -291,7 +291,8 @@ class Mesh:
         if not self._sessions.add(connection):
             return
         self._tell()
-        await connection.send(encode_control(self._keeper.told()))
+        for told in self._keeper.told():
+            await connection.send(encode_control(told))
         # Then where we listen: by that the other side knows this way to us from others.
         await connection.send(encode_control(NodeReported(report=self.own_report())))
         await connection.send(self._own_heartbeat())

@@ -85,9 +85,9 @@ class RosterKeeper:
         """Whether nobody else is in the pool."""
         return len(self.known.members) <= 1
 
-    def told(self) -> RosterTold:
-        """Return what another member is told, so that it knows what this PC knows."""
-        return RosterTold(roster=self.known.roster.signed)
+    def told(self) -> tuple[RosterTold, ...]:
+        """Return what another member is told, so that it knows what this PC knows; in order."""
+        return tuple(RosterTold(roster=signed) for signed in self.known.all_signed)
 
     def name_of(self, node_id: NodeId) -> str | None:
         """Return what a member is called; None for anybody else.
@@ -228,7 +228,8 @@ class RosterKeeper:
                 self.on_change()
         _logger.info("roster: version %d, %d PCs", known.roster.content.version, len(known.members))
         if self.tell is not None:
-            await self.tell(self.told())
+            for told in self.told():
+                await self.tell(told)
 
     def _secret_of(self, known: KnownRoster) -> bytes | None:
         """Return the pool's secret; None where this PC is no member, or an owner made a mistake."""

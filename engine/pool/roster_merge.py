@@ -5,6 +5,8 @@ the higher ``(version, digest)`` counts, whoever brings it, provided that its si
 owner by the roster this PC has, or one whose appointment leads back to such an owner. A removal
 counts also where its roster doesn't, and nothing ever undoes it. Two owners who changed the pool
 without knowing of each other lose nothing: an owner that sees both signs a roster with all of it.
+Until one does, the roster that proves a removal is kept and told beside the one that counts: a
+plain member may be the only one left that heard of it.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 # Nobody changes a pool a million times while a PC sleeps; an owner gone bad must not use up the
 # numbers there are.
 MAX_LEAP = 1 << 20
+MAX_PROOFS = 8  # rosters kept for their removals; the newest ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,18 @@ class KnownRoster:
     Attributes:
         roster: The one that counts.
         removed: Everyone ever seen removed, in this roster or another.
+        proofs: Rosters that say who was removed where the one that counts doesn't, the newest
+            first.
     """
 
     roster: Roster
     removed: frozenset[NodeId]
+    proofs: tuple[Roster, ...] = ()
+
+    @property
+    def all_signed(self) -> tuple[bytes, ...]:
+        """What others must be told to know as much: the roster that counts comes last."""
+        return tuple(roster.signed for roster in (*self.proofs, self.roster))
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -103,9 +114,20 @@ def learn(known: KnownRoster, offered: Roster) -> Learned:
         )
     older, newer = sorted((held, offered), key=lambda roster: roster.order)
     removed = known.removed | offered.removed
-    after = KnownRoster(newer, removed)
+    proofs = _proofs(removed - newer.removed, (older, *known.proofs))
+    after = KnownRoster(newer, removed, proofs)
     is_news = newer is offered or removed != known.removed
     return Learned(after, is_news, _unsaid(newer, older, removed))
+
+
+def _proofs(unsaid: frozenset[NodeId], rosters: Iterable[Roster]) -> tuple[Roster, ...]:
+    """Return as few of these as say that those were removed."""
+    kept = []
+    for roster in sorted(rosters, key=lambda one: one.order, reverse=True):
+        if roster.removed & unsaid:
+            kept.append(roster)
+            unsaid -= roster.removed
+    return tuple(kept[:MAX_PROOFS])
 
 
 def _rank(entry: MemberEntry) -> tuple[bool, int, bytes]:
@@ -153,11 +175,13 @@ def _may_sign(known: KnownRoster, offered: Roster) -> bool:
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roster: bytes
     removed: tuple[str, ...]
+    proofs: tuple[bytes, ...] = ()
 
 
 def encode_known(known: KnownRoster) -> bytes:
     """Return what is known as bytes, for this PC's own disk."""
-    return msgspec.msgpack.encode(_Stored(known.roster.signed, tuple(sorted(known.removed))))
+    *proofs, roster = known.all_signed
+    return msgspec.msgpack.encode(_Stored(roster, tuple(sorted(known.removed)), tuple(proofs)))
 
 
 def decode_known(data: bytes) -> KnownRoster:
@@ -174,7 +198,8 @@ def decode_known(data: bytes) -> KnownRoster:
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
         raise RemoteProtocolError("What this PC knew of its pool is damaged.") from exc
     roster = decode_roster(stored.roster)
-    return KnownRoster(roster, roster.removed | _ids(stored.removed))
+    proofs = tuple(map(decode_roster, stored.proofs))
+    return KnownRoster(roster, roster.removed | _ids(stored.removed), proofs)
 
 
 def _ids(texts: Iterable[str]) -> frozenset[NodeId]:

@@ -296,7 +296,7 @@ def test_s25_a_removal_cuts_the_connection_is_told_and_draws_another_secret(tmp_
             with contextlib.suppress(NotTrustedError):
                 await carl.keeper.remove(ben.folder.node_id)
             with pytest.raises(NotTrustedError, match="who is no owner here"):
-                await ben.keeper.offer(carl.keeper.told().roster)
+                await ben.keeper.offer(carl.keeper.told()[-1].roster)
 
     asyncio.run(run())
 
@@ -310,7 +310,7 @@ def test_two_owners_who_change_the_pool_at_once_lose_nothing(tmp_path):
             await ben.keeper.rename(ben.folder.node_id, "Ben")
             for _ in range(2):
                 for one, other in ((anna, ben), (ben, anna), (anna, carl), (ben, carl)):
-                    await other.keeper.offer(one.keeper.told().roster)
+                    await other.keeper.offer(one.keeper.told()[-1].roster)
             assert anna.names == ben.names == carl.names == {"Anna", "Ben", "carl"}
             assert carl.folder.roster.roster.signed == anna.folder.roster.roster.signed
 
@@ -321,7 +321,7 @@ def test_what_was_learned_is_there_after_a_restart(tmp_path):
     async def run():
         async with pcs(tmp_path, "anna", "ben", paired=("anna", "ben")) as (anna, ben):
             await anna.keeper.rename(ben.folder.node_id, "Study")
-            await ben.keeper.offer(anna.keeper.told().roster)
+            await ben.keeper.offer(anna.keeper.told()[-1].roster)
             assert ben.names == {"anna", "Study"}
             node_id = ben.folder.node_id
         again = NodeFolder(tmp_path / "ben")

@@ -20,7 +20,14 @@ from engine.pool.roster_changes import (
     rename_member,
     sign_all_known,
 )
-from engine.pool.roster_merge import MAX_LEAP, KnownRoster, known_from, learn
+from engine.pool.roster_merge import (
+    MAX_LEAP,
+    KnownRoster,
+    decode_known,
+    encode_known,
+    known_from,
+    learn,
+)
 from engine.transport.certificates import point_of
 from tests.unit.pool.people import POOL, crowd, entropy, pool_of
 
@@ -219,6 +226,49 @@ def test_s25_an_owner_that_learns_of_a_removal_signs_it_with_a_new_secret():
     assert members(signed) == ids(ANNA, BEN, DORA)
     secrets = {known.roster.secret_for(DORA) for known in (both, removed, other, signed)}
     assert len(secrets) == 3  # both and other have one secret, and CARL knows it
+
+
+def test_s25_a_removal_reaches_an_owner_through_a_member_though_a_newer_roster_lacks_it():
+    """Anna removes Carl, tells Dora alone, and is gone; Ben renames meanwhile and hears of nobody.
+
+    Dora may sign nothing, and holds Ben's newer roster: what it tells must have the removal.
+    """
+    four = add(add(owners_of(ANNA, BEN), ANNA, CARL), ANNA, DORA)
+    removed, other = remove(four, ANNA, CARL), renamed_twice(four, BEN)
+    for heard in ((removed, other), (other, removed)):
+        dora = four
+        for one in heard:
+            dora = learn(dora, one.roster).known
+        assert dora.roster is other.roster
+        assert dora.proofs == (removed.roster,)
+        again = decode_known(encode_known(dora))
+        assert (again.all_signed, again.removed) == (dora.all_signed, dora.removed)
+        ben = other
+        for signed in again.all_signed:
+            learned = learn(ben, decode_roster(signed))
+            ben = learned.known
+            if learned.is_incomplete:
+                ben = sign_all_known(learned, BEN, DRAW)
+        assert members(ben) == ids(ANNA, BEN, DORA)
+        assert ben.proofs == ()
+        settled = learn(dora, ben.roster).known
+        assert (settled.proofs, settled.removed) == ((), ids(CARL))
+
+
+def test_s25_as_few_rosters_are_kept_for_their_removals_as_say_them_all():
+    pool = owners_of(ANNA, BEN)
+    for person in (CARL, DORA, EVE):
+        pool = add(pool, ANNA, person)
+    newest = renamed_twice(renamed_twice(renamed_twice(pool, BEN), BEN), BEN)
+    known, said = newest, []
+    removing = pool
+    for person in (CARL, DORA, EVE):
+        removing = remove(removing, ANNA, person)
+        said.append(removing.roster)
+        known = learn(known, removing.roster).known
+    assert known.roster is newest.roster
+    assert known.proofs == (said[-1],)
+    assert members(known) == ids(ANNA, BEN)
 
 
 # ---- side by side ------------------------------------------------------------------------------
