@@ -134,7 +134,7 @@ class _Window:
     def name(self) -> str:
         """The node's name and id, printable."""
         own = self.folder.roster.member(self.folder.node_id)
-        name = "" if own is None else own.entry.name
+        name = "" if own is None else own.name
         return f"{printable(name)} ({short(self.folder.node_id)})"
 
     def tell_listening(self, listening: Listening, num_told: int) -> None:

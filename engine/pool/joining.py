@@ -47,14 +47,14 @@ async def join_by(
     Cancellation: this PC may be a member there and not know it; joining again is no harm.
     """
     own = folder.roster.member(folder.node_id)
-    name = "" if own is None else own.entry.name
+    name = "" if own is None else own.name
     welcome, address = await _paired(folder.identity, invited, addresses, name)
     known = await asyncio.to_thread(_checked, welcome, folder.identity)
     host = known.member(welcome.host.node_id)
     if host is None:
         raise RemoteProtocolError(f"{address}: The PC that let this one in is not in its own pool.")
     await asyncio.shield(asyncio.to_thread(folder.join_pool, known, host.node_id, address))
-    return known, host.entry.name
+    return known, host.name
 
 
 async def _paired(

@@ -162,10 +162,10 @@ class NodeFolder:
         Thread: any but the loop's; waits for the disk.
         """
         own = self.roster.member(self.node_id)
-        if own is None or own.entry.name == clean_shown_name(name, self.node_id):
+        if own is None or own.name == clean_shown_name(name, self.node_id):
             return
         if not own.is_owner:
-            self.notes.append(f"Only an owner can rename this PC; it is called {own.entry.name}.")
+            self.notes.append(f"Only an owner can rename this PC; it is called {own.name}.")
             return
         draw = secrets.token_bytes
         self.keep_roster(rename_member(self.roster, self.identity, self.node_id, name, draw))

@@ -190,7 +190,7 @@ class Reception:
         known = self._keeper.known
         own = known.member(self._keeper.identity.node_id)
         if own is None or not own.is_owner:
-            names = " or ".join(m.entry.name for m in known.members if m.is_owner)
+            names = " or ".join(m.name for m in known.members if m.is_owner)
             raise NotTrustedError(
                 "This PC may let nobody into the pool: it is no owner of it.",
                 f"Do it on a PC that is: {names or 'none is'}.",

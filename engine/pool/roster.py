@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidSignature
 from engine.domain import NodeId
 from engine.errors import NotTrustedError, RemoteProtocolError
 from engine.messages.limits import MAX_COUNTER, MAX_ROSTER_BYTES
-from engine.pool.announcement import MAX_NAME_BYTES
+from engine.pool.announcement import MAX_NAME_BYTES, clean_shown_name
 from engine.pool.pool_secret import WRAPPED_BYTES, unwrapped
 from engine.transport.certificates import (
     MAX_CERTIFICATE_BYTES,
@@ -122,6 +122,11 @@ class Member:
     def node_id(self) -> NodeId:
         """Of the certificate's key."""
         return self.certificate.node_id
+
+    @property
+    def name(self) -> str:
+        """What people call it: as it is written down, less what an owner gone bad put in."""
+        return clean_shown_name(self.entry.name, self.node_id)
 
     @property
     def is_owner(self) -> bool:

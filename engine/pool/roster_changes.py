@@ -205,7 +205,7 @@ class _Change:
     def __init__(self, known: KnownRoster, identity: Identity) -> None:
         own = known.member(identity.node_id)
         if own is None or not own.is_owner:
-            owners = " or ".join(m.entry.name for m in known.members if m.is_owner)
+            owners = " or ".join(m.name for m in known.members if m.is_owner)
             raise NotTrustedError(
                 "This PC is no owner of the pool.", f"Do it on a PC that is: {owners or 'none is'}."
             )

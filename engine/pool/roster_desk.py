@@ -212,7 +212,7 @@ class RosterDesk:
             pcs=tuple(
                 PcLine(
                     node_id=member.node_id,
-                    name=member.entry.name,
+                    name=member.name,
                     role=member.entry.role,
                     is_own=member.node_id == own,
                     is_online=member.node_id == own or member.node_id in online,

@@ -96,7 +96,7 @@ class RosterKeeper:
             node_id: Which.
         """
         member = self.known.member(node_id)
-        return None if member is None else member.entry.name
+        return None if member is None else member.name
 
     def token(self, run_id: str, port: int) -> str:
         """Return what this PC announces itself by; nobody's if it is no member any more.

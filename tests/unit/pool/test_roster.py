@@ -258,6 +258,27 @@ def test_a_roster_that_is_too_long_is_not_looked_at():
 GOOD = pool_of(ANNA, BEN, CARL)
 ENTRIES = GOOD.roster.content.members
 OWN = next(entry for entry in ENTRIES if entry.certificate == ANNA.certificate.der)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("Kitchen\x1b[2J\x07", "Kitchen[2J"),
+        ("evil\u202egpj.exe", "evilgpj.exe"),
+        ("two\nlines\r\tand tabs", "two lines and tabs"),
+        ("\x00\u200b", None),
+    ],
+)
+def test_s23_a_name_that_an_owner_gone_bad_signed_is_shown_without_what_hides_or_commands(
+    written, shown
+):
+    entries = tuple(
+        msgspec.structs.replace(entry, name=written) if entry is OWN else entry for entry in ENTRIES
+    )
+    member = decode_roster(rewritten(GOOD, members=entries)).member(ANNA.node_id)
+    assert member.name == (shown or f"PC {ANNA.node_id[:6]}")
+
+
 OTHER = next(entry for entry in ENTRIES if entry.certificate == BEN.certificate.der)
 
 
