@@ -24,15 +24,19 @@ _MAX_NAMED = 3  # of the tokens that differ
 
 
 class VocabularyStamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a draft model without a tokenizer of its own says of its vocabulary.
+    """What a draft model without a tokenizer of its own says of itself.
 
     Attributes:
         vocab_size: One more than the largest id.
         sha256: From ``vocabulary_sha256``.
+        num_layers: Checked when it is loaded.
+        hidden_size: Of its own.
     """
 
     vocab_size: int
     sha256: str
+    num_layers: int
+    hidden_size: int
 
 
 def vocabulary_sha256(tokenizer: Tokenizer) -> str:

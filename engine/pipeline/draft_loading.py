@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config import RESOURCES, STAGE_LOAD_DEADLINE_S
 from engine.domain import LayerRange
@@ -14,6 +14,7 @@ from engine.models.files import open_folder
 from engine.models.shown_path import shown_path
 from engine.models.tokenizer import load_tokenizer
 from engine.models.vocabulary import (
+    VocabularyStamp,
     check_same_size,
     check_same_tokens,
     check_stamp,
@@ -27,7 +28,6 @@ from engine.stages.host import StageProcess
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.domain import ModelDescription
     from engine.messages.chain import Placement
     from engine.models.files import ModelFiles
     from engine.models.tokenizer import Tokenizer
@@ -46,6 +46,14 @@ class DraftTarget:
     """
 
     tokenizer: Tokenizer
+    vocab_size: int
+
+
+class _Shape(NamedTuple):
+    """Of a draft model."""
+
+    num_layers: int
+    hidden_size: int
     vocab_size: int
 
 
@@ -75,14 +83,12 @@ async def load_draft_model(
     Cancellation: ends the process.
     """
     files = await asyncio.to_thread(_opened, folder)
-    model = (
-        await describe_in_process(await asyncio.to_thread(describe_order, files), lambda _: None)
-    ).model
-    check_same_size(target.vocab_size, model.vocab_size)
+    shape = await _shape(files)
+    check_same_size(target.vocab_size, shape.vocab_size)
     await asyncio.to_thread(_check_tokens, files, target)
     process = StageProcess(cpus=cpus)
     try:
-        await process.load(_order(files, model, placement), STAGE_LOAD_DEADLINE_S)
+        await process.load(_order(files, shape, placement), STAGE_LOAD_DEADLINE_S)
     except BaseException:
         await asyncio.shield(process.close())
         raise
@@ -99,7 +105,7 @@ def find_draft(target: DraftTarget) -> Path | None:
     """
     for folder in sorted(DRAFTS.iterdir()) if DRAFTS.is_dir() else ():
         try:
-            _check_stamp(folder, target)
+            check_stamp(target.tokenizer, _stamp(folder))
         except (ModelFileError, OtherVocabularyError):
             continue
         return folder
@@ -115,24 +121,38 @@ def _opened(folder: Path) -> ModelFiles:
         ) from exc
 
 
+async def _shape(files: ModelFiles) -> _Shape:
+    """Read what the folder says of the model, or else look at its graph."""
+    stamp = await asyncio.to_thread(read_stamp, files.folder)
+    if stamp is not None and not _has_tokenizer(files):
+        return _Shape(stamp.num_layers, stamp.hidden_size, stamp.vocab_size)
+    order = await asyncio.to_thread(describe_order, files)
+    model = (await describe_in_process(order, lambda _: None)).model
+    return _Shape(model.num_layers, model.hidden_size, model.vocab_size)
+
+
+def _has_tokenizer(files: ModelFiles) -> bool:
+    return files.tokenizer_json is not None or files.openvino_tokenizer is not None
+
+
 def _check_tokens(files: ModelFiles, target: DraftTarget) -> None:
-    if files.tokenizer_json is not None or files.openvino_tokenizer is not None:
+    if _has_tokenizer(files):
         check_same_tokens(target.tokenizer, load_tokenizer(files))
     else:
-        _check_stamp(files.folder, target)
+        check_stamp(target.tokenizer, _stamp(files.folder))
 
 
-def _check_stamp(folder: Path, target: DraftTarget) -> None:
+def _stamp(folder: Path) -> VocabularyStamp:
     stamp = read_stamp(folder)
     if stamp is None:
         raise OtherVocabularyError(
             f"{shown_path(folder)} does not say which tokens it knows.",
             "Put the tokenizer.json of its model into the folder.",
         )
-    check_stamp(target.tokenizer, stamp)
+    return stamp
 
 
-def _order(files: ModelFiles, model: ModelDescription, placement: Placement) -> LoadShard:
+def _order(files: ModelFiles, shape: _Shape, placement: Placement) -> LoadShard:
     """Return the order to load the whole model as one stage.
 
     It need not be exact for the answer to be: f32 arithmetic with everything else as the device
@@ -142,11 +162,11 @@ def _order(files: ModelFiles, model: ModelDescription, placement: Placement) -> 
     tokens = placement.context_tokens + _DRAFT_ROOM_TOKENS
     return LoadShard(
         xml_path=str(files.xml),
-        layers=LayerRange(0, model.num_layers),
+        layers=LayerRange(0, shape.num_layers),
         is_first=True,
         is_last=True,
-        hidden_size=model.hidden_size,
-        vocab_size=model.vocab_size,
+        hidden_size=shape.hidden_size,
+        vocab_size=shape.vocab_size,
         device="CPU" if device.startswith("NPU") else device,  # an NPU runs one shape at a time
         kind="stateful",
         mode="fast",

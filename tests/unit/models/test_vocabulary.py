@@ -26,6 +26,10 @@ def tokenizer_of(words, special_tokens=None):
     return JsonTokenizer(tokenizers.Tokenizer(model), special_tokens or {})
 
 
+def stamp_of(tokenizer):
+    return VocabularyStamp(tokenizer.vocab_size, vocabulary_sha256(tokenizer), 4, 64)
+
+
 def exchanged(words, one, other):
     words = list(words)
     words[one], words[other] = words[other], words[one]
@@ -36,7 +40,7 @@ def test_the_same_tokens_go_together():
     """What else the tokenizers say does not matter."""
     target, draft = tokenizer_of(WORDS), tokenizer_of(WORDS, {"bos_token": "<s>"})
     check_same_tokens(target, draft)
-    check_stamp(target, VocabularyStamp(len(WORDS), vocabulary_sha256(draft)))
+    check_stamp(target, stamp_of(draft))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_sizes_are_named():
 
 def test_a_stamp_tells_other_tokens():
     """Of the same number, or of another."""
-    stamp = VocabularyStamp(len(WORDS), vocabulary_sha256(tokenizer_of(WORDS)))
+    stamp = stamp_of(tokenizer_of(WORDS))
     with pytest.raises(OtherVocabularyError, match="other tokens"):
         check_stamp(tokenizer_of(exchanged(WORDS, 1, 2)), stamp)
     with pytest.raises(OtherVocabularyError, match="one of 7"):
@@ -98,9 +102,10 @@ def test_a_folder_may_say_nothing(tmp_path):
 
 def test_a_stamp_is_read(tmp_path):
     """As it was written."""
-    text = json.dumps({"vocab_size": 7, "sha256": "ab"})
+    known = {"vocab_size": 7, "sha256": "ab", "num_layers": 4, "hidden_size": 64}
+    text = json.dumps(known)
     (tmp_path / VOCABULARY_JSON).write_text(text, encoding="utf-8")
-    assert read_stamp(tmp_path) == VocabularyStamp(7, "ab")
+    assert read_stamp(tmp_path) == VocabularyStamp(7, "ab", 4, 64)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"vocab_size": "7", "sha256": "ab"}', '{"x": 1}'])
