@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import (
@@ -30,7 +31,20 @@ class _AskerGoneError(Exception):
     """The asker's connection ended: unlike one along the chain, nobody is left to be told."""
 
 
-MAX_REQUESTS = 64  # of one connection at once; each holds its prompt until it has its turn
+# Each holds its prompt, a megabyte at most, until it has its turn.
+MAX_REQUESTS = 64  # of one connection at once
+MAX_REQUESTS_OF_ALL = 512
+
+
+@dataclass(slots=True)
+class RequestCount:
+    """How many requests a node has of all its connections.
+
+    Attributes:
+        num: Of those that are not answered yet.
+    """
+
+    num: int = 0
 
 
 class Requests:
@@ -45,6 +59,7 @@ class Requests:
         group: asyncio.TaskGroup,
         placements: Placements,
         relay: Relay | None,
+        of_all: RequestCount | None = None,
     ) -> None:
         """Begin with none.
 
@@ -53,32 +68,41 @@ class Requests:
             group: Parent of the requests' tasks.
             placements: Has the head, where it is here.
             relay: Follows an answer through the pool; None where the head must be here.
+            of_all: The node's, shared by its connections; None for one that has no other.
         """
         self._connection = connection
         self._group = group
         self._placements = placements
         self._relay = relay
+        self._of_all = of_all if of_all is not None else RequestCount()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def begin(self, request: Generate) -> None:
-        """Answer a request beside everything else.
+    async def begin(self, request: Generate) -> None:
+        """Answer a request beside everything else, or say that there are too many.
 
         Args:
             request: As it came.
 
         Raises:
             RemoteProtocolError: One of that name runs already.
+
+        Cancellation: safe; it is begun or not.
         """
         name = request.request_id
         if name in self._tasks:
             raise RemoteProtocolError(f"Two requests are called {name!r}.")
-        is_one_too_many = len(self._tasks) >= MAX_REQUESTS
-        work = self._turn_away(name) if is_one_too_many else self._answer(request)
-        task = self._group.create_task(work)
-        if is_one_too_many:
+        if len(self._tasks) >= MAX_REQUESTS or self._of_all.num >= MAX_REQUESTS_OF_ALL:
+            # Nothing more is read meanwhile: whoever does not listen is not asked what else it has.
+            await self._turn_away(name)
             return
+        task = self._group.create_task(self._answer(request))
         self._tasks[name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        self._of_all.num += 1
+        task.add_done_callback(lambda _: self._ended(name))
+
+    def _ended(self, name: str) -> None:
+        self._of_all.num -= 1
+        self._tasks.pop(name, None)
 
     def cancel(self, message: Cancel) -> None:
         """End a request where it is; the asker is told how far it came.
@@ -128,8 +152,9 @@ class Requests:
 
     async def _turn_away(self, name: str) -> None:
         error = RequestError(
-            f"{MAX_REQUESTS} questions of yours wait for their answers already.",
-            "Ask again when one of them is answered.",
+            f"{len(self._tasks)} questions of yours and {self._of_all.num} in all wait for their "
+            "answers already.",
+            "Ask again when some of them are answered.",
         )
         await self._report(error, name)
 

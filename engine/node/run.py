@@ -35,7 +35,7 @@ from engine.messages.doctor_control import TryDevices, TryNetwork
 from engine.node.doctor_desk import DoctorDesk
 from engine.node.placements import Placements
 from engine.node.pool_host import PoolHost
-from engine.node.requests import Requests
+from engine.node.requests import RequestCount, Requests
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import STAGE_FRAMES
 from engine.pool.own_port import Ways, listen
@@ -185,6 +185,7 @@ class _Node:
         self._doctor = DoctorDesk()
         self.placements = Placements(self._node_id, endpoint, group, options.cpus)
         self.pool: PoolHost | None = None
+        self._requests = RequestCount()
 
     def join(self, options: PoolOptions, keeper: RosterKeeper, port: int) -> PoolPart:
         """Make this node take part in its pool."""
@@ -212,7 +213,8 @@ class _Node:
 
     async def _attend(self, connection: Link) -> None:
         async with asyncio.TaskGroup() as group:
-            requests = Requests(connection, group, self.placements, self._relay_for(connection))
+            relay = self._relay_for(connection)
+            requests = Requests(connection, group, self.placements, relay, self._requests)
             try:
                 while True:
                     await self._dispatch(await connection.receive(), connection, requests, group)
@@ -255,7 +257,7 @@ class _Node:
     ) -> None:
         match message:
             case Generate():
-                requests.begin(message)
+                await requests.begin(message)
             case Cancel():
                 requests.cancel(message)
             case BatchFailed() | StageFailed():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ from engine.transport.websocket import PATH, accept_websockets, open_websocket
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from engine.domain import NodeId
     from engine.messages.control import Hello
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 CONNECT_WITHIN_S = 5.0  # TCP, TLS, websocket and hello: four round trips, 1 s on a link of 242 ms
 SCHEME = "wss"  # there is no other
+# That were opened by it, half of all there may be: one PC can't shut the others out.
+MAX_OF_ONE_MEMBER = 128
 
 _logger = logging.getLogger(__name__)
 
@@ -129,6 +132,7 @@ class Endpoint:
         Cancellation: safe; the port is not open.
         """
         connections: set[Connection] = set()
+        by_member: Counter[NodeId] = Counter()
 
         async def accept(websocket: Websocket) -> None:
             if websocket.is_joiner:
@@ -138,7 +142,7 @@ class Endpoint:
             connection = Connection(websocket, self._session(is_listener=True))
             connections.add(connection)
             try:
-                await self._accept(connection, websocket, on_connection)
+                await self._accept(connection, websocket, on_connection, by_member)
             finally:
                 connections.discard(connection)
 
@@ -220,15 +224,42 @@ class Endpoint:
             await connection.close(exc.what)
 
     async def _accept(
-        self, connection: Connection, websocket: Websocket, on_connection: OnConnection
+        self,
+        connection: Connection,
+        websocket: Websocket,
+        on_connection: OnConnection,
+        by_member: Counter[NodeId],
     ) -> None:
         try:
-            await self._met(connection, websocket)
-            self._adopt(_attend(connection, on_connection))
+            with self._counted(websocket, by_member):
+                await self._met(connection, websocket)
+                self._adopt(_attend(connection, on_connection))
+                await connection.wait_closed()
         except TransportError as exc:
             _logger.info("connection: refused %s", exc.what)
             connection.abort()
         await connection.wait_closed()
+
+    @contextlib.contextmanager
+    def _counted(self, websocket: Websocket, by_member: Counter[NodeId]) -> Iterator[None]:
+        """Count a connection to its member's, for as long as the context is open.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            TransportError: It is no member's any more, or the member has too many.
+        """
+        member = self.trust.member_at(websocket.shown)
+        if by_member[member] >= MAX_OF_ONE_MEMBER:
+            raise TransportError(f"{websocket.address}: {member} has opened too many connections.")
+        by_member[member] += 1
+        try:
+            yield
+        finally:
+            by_member[member] -= 1
+            if not by_member[member]:
+                del by_member[member]
 
     def _session(self, *, is_listener: bool) -> Session:
         now_s = asyncio.get_running_loop().time()

@@ -33,6 +33,7 @@ from engine.errors import (
 from engine.messages.codec import decode, encode_control, encode_micro_batch
 from engine.messages.control import Cancel, Generate, Goodbye, Ping, Pong, TextDelta
 from engine.messages.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
+from engine.transport import endpoint as endpoint_module
 from engine.transport.admission import MAX_STRANGERS_PER_ADDRESS
 from engine.transport.inbox import CAPACITY_FRAMES
 from engine.transport.session import Liveness
@@ -753,6 +754,31 @@ async def until(is_so: Callable[[], bool]) -> None:
     """Wait for something; ``run`` has the deadline."""
     while not is_so():  # noqa: ASYNC110 - it tells nobody
         await asyncio.sleep(0.02)
+
+
+def test_s24_one_member_opens_only_so_many_connections_and_the_others_go_on(monkeypatch) -> None:
+    monkeypatch.setattr(endpoint_module, "MAX_OF_ONE_MEMBER", 3)
+
+    async def test() -> None:
+        async with listening() as (client, listener, address):
+            opened = [await client.connect(address, None) for _ in range(3)]
+            with pytest.raises(TransportError):
+                await client.connect(address, None)
+            async with raw_peer(address, HELLO) as other:  # another member
+                assert decode(await other.recv()) is not None
+            assert listener.num_strangers == 0
+            await opened[0].close("Done.")
+            await opened[1].send(CANCEL)
+            assert await opened[1].receive() == CANCEL
+            while True:  # the other end takes note of it a moment later
+                with contextlib.suppress(TransportError):
+                    again = await client.connect(address, None)
+                    break
+                await asyncio.sleep(0.02)
+            for one in (*opened[1:], again):
+                await one.close("Done.")
+
+    run(test)
 
 
 def test_a_stopping_listener_waits_for_no_stranger() -> None:

@@ -9,7 +9,12 @@ import pytest
 
 from engine.messages.codec import decode
 from engine.messages.control import Cancel, ErrorReport, TextDelta
-from engine.node.requests import MAX_REQUESTS, Requests
+from engine.node.requests import (
+    MAX_REQUESTS,
+    MAX_REQUESTS_OF_ALL,
+    RequestCount,
+    Requests,
+)
 from tests.unit.pipeline.scripted import Asker, ScriptedChain, question, running_head
 from tests.unit.pipeline.scripted_pool import in_pool
 
@@ -29,7 +34,7 @@ def connection_to(asker):
 
 async def ask_and_take_back(requests, num_tokens, asker):
     """Take a request in, and its cancel once that many tokens were told; 0: in the same packet."""
-    requests.begin(question())
+    await requests.begin(question())
     if num_tokens:
         await asker.wait_for_ids(num_tokens)
     requests.cancel(Cancel(request_id="r1"))
@@ -76,7 +81,7 @@ def test_s24_one_connection_has_only_so_many_questions_waiting_and_the_rest_go_o
         async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
             requests = Requests(connection_to(asker), group, SimpleNamespace(head=head), None)
             for number in range(MAX_REQUESTS + 3):
-                requests.begin(question(f"r{number}"))
+                await requests.begin(question(f"r{number}"))
             await asker.wait_for_ids(3)
             requests.end()
 
@@ -84,6 +89,25 @@ def test_s24_one_connection_has_only_so_many_questions_waiting_and_the_rest_go_o
     refused = asker.of(ErrorReport)
     assert [report.request_id for report in refused] == [f"r{MAX_REQUESTS + n}" for n in range(3)]
     assert {report.code for report in refused} == {"request"}
+
+
+def test_s24_all_connections_together_have_only_so_many_questions_waiting(chat_text):
+    asker, chain = Asker(), ScriptedChain([ENDLESS])
+
+    async def scenario():
+        async with running_head(chat_text, chain) as head, asyncio.TaskGroup() as group:
+            of_all = RequestCount(MAX_REQUESTS_OF_ALL - 1)
+            one, other = (
+                Requests(connection_to(asker), group, SimpleNamespace(head=head), None, of_all)
+                for _ in range(2)
+            )
+            await one.begin(question("r0"))
+            await other.begin(question("r1"))
+            assert [report.request_id for report in asker.of(ErrorReport)] == ["r1"]
+            one.end()
+        return of_all.num
+
+    assert asyncio.run(scenario()) == MAX_REQUESTS_OF_ALL - 1
 
 
 def test_s24_room_for_a_question_comes_back_with_an_answer(chat_text):
@@ -95,7 +119,7 @@ def test_s24_room_for_a_question_comes_back_with_an_answer(chat_text):
             for number in range(2 * MAX_REQUESTS):
                 async with asyncio.TaskGroup() as one:
                     requests._group = one
-                    requests.begin(question(f"r{number}"))
+                    await requests.begin(question(f"r{number}"))
 
     asyncio.run(scenario())
     assert not asker.of(ErrorReport)
@@ -109,7 +133,7 @@ def test_taking_back_what_was_never_asked_changes_nothing(chat_text):
             requests = Requests(connection_to(asker), group, SimpleNamespace(head=head), None)
             requests.cancel(Cancel(request_id="r1"))
             await asyncio.sleep(0)
-            requests.begin(question())
+            await requests.begin(question())
             requests.cancel(Cancel(request_id="r2"))
 
     asyncio.run(scenario())

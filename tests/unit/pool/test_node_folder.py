@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from engine.errors import StorageError, UsageError
 from engine.messages.pool import Term
 from engine.pool.known_peers import MAX_KNOWN, KnownPeer
 from engine.pool.node_folder import NodeFolder, is_held, read_reach
-from engine.pool.roster_changes import add_member
+from engine.pool.roster_changes import add_member, remove_member
 from tests.unit.pool.coordinator import ready_record
 
 
@@ -119,6 +120,40 @@ def test_s22_key_and_roster_can_be_read_by_this_person_alone(tmp_path):
     NodeFolder(tmp_path).close()
     for name in ("identity.pem", "roster.bin"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_s25_a_roster_cut_short_or_turned_on_the_disk_lets_nobody_in_who_was_not(tmp_path):
+    """A power cut, a bad sector: the roster is as it was, or there is none and nobody is in it."""
+    host = NodeFolder(tmp_path / "host")
+    ben, carl = (NodeFolder(tmp_path / name) for name in ("ben", "carl"))
+    known = host.roster
+    for other in (ben, carl):
+        known = add_member(
+            known, host.identity, other.identity.certificate, "x", "member", os.urandom
+        )
+    known = remove_member(known, host.identity, carl.node_id, os.urandom)
+    host.keep_roster(known)
+    for folder in (host, ben, carl):
+        folder.close()
+    file = tmp_path / "host" / "roster.bin"
+    whole = file.read_bytes()
+    chance = random.Random(25)  # noqa: S311 - so that a failure comes again
+    spoilt = [whole[: len(whole) * part // 24] for part in range(24)]
+    for _ in range(40):
+        at = chance.randrange(8 * len(whole))
+        turned = bytearray(whole)
+        turned[at // 8] ^= 1 << at % 8
+        spoilt.append(bytes(turned))
+    for data in spoilt:
+        file.write_bytes(data)
+        opened = NodeFolder(tmp_path / "host")
+        there = {member.node_id for member in opened.roster.members}
+        assert opened.node_id in there
+        assert there <= {host.node_id, ben.node_id}
+        is_same_pool = opened.roster.roster.content.pool_id == known.roster.content.pool_id
+        assert is_same_pool or there == {host.node_id}
+        assert bool(opened.notes) != is_same_pool
+        opened.close()
 
 
 def test_a_damaged_identity_is_set_aside_with_the_pool_it_was_in(tmp_path):
