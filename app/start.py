@@ -15,6 +15,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from app.bridge.answering import Answering
+from app.bridge.idle import idle_source_of_this_pc
+from app.bridge.lending import Lending
 from app.bridge.loading import Loading
 from app.bridge.node_process import NodeProcess
 from app.bridge.status_feed import StatusFeed
@@ -105,6 +107,7 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
         status=StatusFeed(data_dir, parent),
         answering=Answering(data_dir, parent),
         loading=loading,
+        lending=Lending(data_dir, idle_source_of_this_pc(parent), parent),
         navigation=Navigation(parent),
     )
 
@@ -155,6 +158,7 @@ class Program(QObject):
         self._quit_on_signals()
         self.about.node.watch(starts=self.about.preferences.choices.starts_node)
         self.about.answering.open()
+        self.about.lending.watch()
         self.tray.begin()
         if not is_hidden:
             self.window.show()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from app.bridge.answering import Answering
+    from app.bridge.lending import Lending
     from app.bridge.loading import Loading
     from app.bridge.node_process import NodeProcess
     from app.bridge.status_feed import StatusFeed
@@ -50,6 +51,7 @@ class Surroundings:
         status: The pool, once a second while somebody watches.
         answering: Requests under way.
         loading: What the pool is asked to run.
+        lending: When this PC lends itself.
         navigation: From page to page.
     """
 
@@ -61,4 +63,5 @@ class Surroundings:
     status: StatusFeed
     answering: Answering
     loading: Loading
+    lending: Lending
     navigation: Navigation

@@ -19,6 +19,7 @@ from app.parts.text import Text
 from app.pool.words import memory_text
 from app.safe_text import one_line, without_unseen
 from app.settings.autostart import autostart_of_this_pc
+from app.settings.lending_card import LendingCard
 from engine.config import data_folder
 from engine.errors import StorageError
 
@@ -76,6 +77,7 @@ class SettingsPage(Page):
         self.folder = Text(surroundings.look).selectable()
         self.trouble = Text(surroundings.look, colour="alarm")
         self.trouble.hide()
+        self.lending = LendingCard(surroundings.look, surroundings.wording, surroundings.lending)
         self.no_tray = Text(surroundings.look, "small", "quiet")
         self._column = Column(surroundings.look, 640)
         self._choices: dict[str, Choice] = {
@@ -143,6 +145,7 @@ class SettingsPage(Page):
                 self._under("now"),
             )
         )
+        column.add(self.lending, gap=2)
         column.add(self._text("data_heading", "lead", bold=True), gap=4)
         buttons = QHBoxLayout()
         buttons.addWidget(self.open_folder)

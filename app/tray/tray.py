@@ -66,7 +66,7 @@ class Tray(QObject):
         self._began_s = 0.0
         self.icon = QSystemTrayIcon(self)
         self.menu = QMenu()
-        self.lending = LendingMenu(surroundings.wording, self.menu)
+        self.lending = LendingMenu(surroundings.wording, surroundings.lending, self.menu)
         self._actions: dict[str, QAction] = {}
         self._retry = QTimer(self)
         self._retry.setInterval(LOOK_AGAIN_MS)
@@ -128,6 +128,7 @@ class Tray(QObject):
         shared.status.silent.connect(self._update)
         shared.node.state_changed.connect(self._update)
         shared.answering.running_changed.connect(self._update)
+        shared.lending.changed.connect(self._update)
         shared.answering.pace_changed.connect(self._on_pace)
         shared.wording.changed.connect(self._say)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._draw)
@@ -145,6 +146,7 @@ class Tray(QObject):
             shared.status.status,
             is_answering=shared.answering.num_running > 0,
             tokens_per_s=self._rate,
+            is_paused=shared.lending.is_held_back,
         )
         if state == self._state:
             return

@@ -150,8 +150,8 @@ def withheld(name: str) -> Trouble:
     Args:
         name: The PC's, for people.
     """
-    advice = "Nothing need be done if the other PCs have room for its layers."
-    return trouble_of(LendingPausedError(f"{name} is not lent at the moment.", advice))
+    error = LendingPausedError(sentence("withheld", pc=name), sentence("withheld_remedy"))
+    return trouble_of(error)
 
 
 def unlinked(name: str, trouble: Trouble) -> Trouble:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from engine.pool.announcement import clean_shown_name
 from engine.pool.plan import Exclusion, NodeFacts
+from engine.pool.sentences import sentence
 
 if TYPE_CHECKING:
     from engine.messages.pool import NodeReport
 
 RESERVE_BYTES = 512 * 1024 * 1024  # of each PC's memory, for its owner's next click
-NOT_LENT = Exclusion("Its owner does not lend it at the moment.", "Lend it there again.")
+NOT_LENT = Exclusion(sentence("not_lent"), sentence("not_lent_remedy"))
 RESERVE_DIVISOR = 20  # or a twentieth of it, where that is less
 
 

@@ -40,6 +40,16 @@ from engine.messages.control import (
 )
 from engine.messages.deployment import Trouble
 from engine.messages.doctor_control import TryDevices, TryNetwork
+from engine.messages.own_pc_control import (
+    AskLending,
+    DropModel,
+    LendingReport,
+    ListModels,
+    ModelLine,
+    ModelsListed,
+    SetLending,
+    TellIdle,
+)
 from engine.messages.pool_control import DeploymentReport, LoadModel, OpenControl, UnloadModel
 from engine.messages.roster_control import (
     AskInvitations,
@@ -98,6 +108,9 @@ class Script(msgspec.Struct, kw_only=True):
     model_sha256: str = "e" * 64
     pcs: tuple[PcLine, ...] = ()  # in the pool; none for this one alone
     nearby: tuple[PoolNearby, ...] = ()
+    is_alone: bool = False  # in its pool
+    models: tuple[ModelLine, ...] = ()  # that it keeps
+    own_pc_trouble: dict[str, dict] = {}  # by the name of the message that is refused
     pairing_trouble: dict[str, dict] = {}  # by the name of the message that is refused
     tries: bool = True  # what the doctor asks it to
 
@@ -175,6 +188,58 @@ class Members:
                 self.pcs = [ALONE]
 
 
+OWN_PC = SetLending | TellIdle | AskLending | ListModels | DropModel
+
+
+class OwnPc:
+    """What this PC lends, and which models it keeps."""
+
+    def __init__(self, script, note) -> None:
+        self.script = script
+        self.note = note
+        self.rule = "now"
+        self.paused_s = None
+        self.is_idle = False
+        self.models = list(script.models)
+
+    async def serve(self, message, writer) -> None:
+        name = type(message).__name__
+        if not isinstance(message, AskLending | ListModels):
+            self.note({"asked": name, **msgspec.to_builtins(message)})
+        trouble = self.script.own_pc_trouble.get(name)
+        if trouble is not None:
+            await send(writer, ErrorReport(**trouble))
+        elif isinstance(message, ListModels | DropModel):
+            await send(writer, self.drop(message))
+        else:
+            await send(writer, self.lend(message))
+
+    def lend(self, message):
+        match message:
+            case SetLending():
+                if message.rule is not None:
+                    self.rule, self.paused_s = message.rule, None
+                if message.pause_s is not None:
+                    self.paused_s = message.pause_s or None
+            case TellIdle():
+                self.is_idle = message.is_idle
+        may = self.rule == "now" or (self.rule == "idle" and self.is_idle)
+        return LendingReport(
+            rule=self.rule,
+            is_lending=self.script.is_alone or (may and self.paused_s is None),
+            paused_for_s=self.paused_s,
+            is_alone=self.script.is_alone,
+        )
+
+    def drop(self, message):
+        freed = 0
+        if isinstance(message, DropModel):
+            going = [m for m in self.models if m.model_sha256 == message.model_sha256]
+            freed = sum(model.num_bytes for model in going)
+            self.models = [model for model in self.models if model not in going]
+        return ModelsListed(models=tuple(self.models), freed_bytes=freed)
+
+
 class FakeNode:
     def __init__(self, folder: Path, script: Script) -> None:
         self.folder = folder
@@ -184,6 +249,7 @@ class FakeNode:
         self.tasks: dict[str, asyncio.Task] = {}
         self.asked = (folder / "asked.jsonl").open("a", encoding="utf-8")
         self.members = Members(script, self.note)
+        self.own_pc = OwnPc(script, self.note)
 
     async def run(self) -> None:
         self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
@@ -260,6 +326,8 @@ class FakeNode:
                 self.is_loaded = False
                 record = replace(self.record(), phase="unloaded", wish=None, stages=())
                 await send(writer, DeploymentReport(deployment=record))
+            case _ if isinstance(message, OWN_PC):
+                await self.own_pc.serve(message, writer)
             case _:
                 await self.members.serve(message, writer)
 

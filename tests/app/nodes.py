@@ -54,6 +54,11 @@ class NodeThread(_Child):
         return self._thread.is_alive()
 
     @property
+    def own_pc(self):
+        """What its PC lends and keeps; a test may change it."""
+        return self._node.own_pc
+
+    @property
     def members(self):
         """Who is in its pool; a test may change it."""
         return self._node.members

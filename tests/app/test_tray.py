@@ -118,17 +118,6 @@ def test_a_click_on_the_icon_opens_the_window(shared, qtbot):
         tray.icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
 
 
-def test_lending_rules_are_shown_as_they_are_and_why_they_cannot_be_chosen(shared, qtbot):
-    tray = Tray(shared, is_available=lambda: True)
-    lending = tray.lending
-
-    assert lending.rules["lend_now"].isChecked()
-    for action in (*lending.rules.values(), lending.pause):
-        assert not action.isEnabled()
-        assert action.toolTip() == "This version always lends; Settings say how much"
-    assert lending.reason.text() == lending.pause.toolTip()
-
-
 def test_without_a_tray_it_looks_again_and_says_so_in_the_end(shared, qtbot, monkeypatch):
     monkeypatch.setattr(tray_module, "LOOK_AGAIN_MS", 10)
     monkeypatch.setattr(tray_module, "GIVE_UP_AFTER_S", 0.05)
