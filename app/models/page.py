@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
 from app.bridge.node_process import NodeState
 from app.models.catalogue import read_catalogue
 from app.models.fit import fit, usable_bytes
+from app.models.kept_card import KeptCard
 from app.models.load_progress import LoadProgress
 from app.models.load_view import LoadView
 from app.models.model_row import ModelRow
@@ -87,6 +88,7 @@ class ModelsPage(Page):
         self._import_hint = Text(look, "small", "quiet")
         self._folder = Action(look, "plain", "folder")
         self._file = Action(look, "plain", "import")
+        self.kept = KeptCard(look, wording, surroundings.data_dir)
         self._catalogue_heading = Text(look, "lead", bold=True)
         self._catalogue_note = Text(look, "small", "quiet")
         catalogue = read_catalogue(RESOURCES / "catalogue.json")
@@ -102,10 +104,12 @@ class ModelsPage(Page):
     def shown(self) -> None:
         """Follow the pool."""
         self.surroundings.status.watch(_WATCHER)
+        self.kept.watch()
 
     def hidden(self) -> None:
         """Follow it no longer."""
         self.surroundings.status.unwatch(_WATCHER)
+        self.kept.unwatch()
         self._tick.stop()
 
     def load(self, source: str | None) -> None:
@@ -148,6 +152,7 @@ class ModelsPage(Page):
         column.add(self._import_heading, gap=4)
         column.add(self._import_hint)
         column.add(buttons)
+        column.add(self.kept, gap=4)
         column.add(self._catalogue_heading, gap=4)
         column.add(self._catalogue_note)
         for row in self.models:
@@ -217,6 +222,7 @@ class ModelsPage(Page):
 
     def _on_status(self, status: PoolStatus) -> None:
         self._status = status
+        self.kept.see(status)
         record = status.deployment
         if not self.surroundings.loading.is_busy:
             if record is not None and record.phase in BUSY_PHASES:
