@@ -63,6 +63,13 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
         return bytes_per_value * sum(values)
 
 
+class KeptPrefix(msgspec.Struct, frozen=True):
+    """The first tokens of a sequence that has ended, whose caches another one begins with."""
+
+    sequence_id: SequenceId  # of the one that has ended
+    num_tokens: int  # whole KV blocks of every stage
+
+
 class SequenceStep(msgspec.Struct, frozen=True):
     """One sequence's share of a micro-batch.
 

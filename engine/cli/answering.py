@@ -168,6 +168,7 @@ def _tell_speed(end: Finished, output: Output) -> None:
         "finished",
         finish_reason=end.finish_reason,
         prompt_tokens=end.prompt_tokens,
+        cached_tokens=end.cached_tokens,
         completion_tokens=end.completion_tokens,
         ttft_s=end.ttft_s,
         tokens_per_s=rate,
@@ -175,7 +176,8 @@ def _tell_speed(end: Finished, output: Output) -> None:
     )
     ttft = "-" if end.ttft_s is None else f"{end.ttft_s:.2f} s"
     speed = "-" if rate is None else f"{rate:.1f} tokens/s"
+    cached = f" ({end.cached_tokens} known)" if end.cached_tokens else ""
     output.say(
-        f"[{end.prompt_tokens} tokens in, {end.completion_tokens} out, {end.finish_reason}; "
-        f"first token after {ttft}, then {speed}]"
+        f"[{end.prompt_tokens} tokens in{cached}, {end.completion_tokens} out, "
+        f"{end.finish_reason}; first token after {ttft}, then {speed}]"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.domain import (
     ComputeMode,
+    KeptPrefix,
     LayerRange,
     NodeId,
     SequenceId,
@@ -74,16 +75,21 @@ class BatchFailed(Message, frozen=True):
 
 
 class OpenSequence(Message, frozen=True):
-    """A sequence begins; forwarded down the chain ahead of its first frame."""
+    """A sequence begins; forwarded down the chain ahead of its first frame.
+
+    With a prefix, every stage lets it begin with what it keeps of an ended sequence: a paged stage
+    shares the blocks, a stateful one hands its whole state over, and the ended one is gone there.
+    """
 
     epoch: int
     sequence_id: SequenceId
     num_prompt_tokens: int  # penalties tell prompt from answer by it
     sampling: SamplingParameters
+    prefix: KeptPrefix | None = None  # its first step goes on behind it
 
 
 class CloseSequence(Message, frozen=True):
-    """A sequence ended or was cancelled; forwarded down the chain, every stage frees it."""
+    """A sequence is wanted no more; forwarded down the chain, every stage frees what it holds."""
 
     epoch: int
     sequence_id: SequenceId

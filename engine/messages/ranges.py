@@ -75,6 +75,7 @@ HIGHEST = {
     **dict.fromkeys(("memory_cap_bytes", "memory_lent_bytes"), MAX_MEMORY_BYTES),
     "context_tokens": MAX_CONTEXT_TOKENS,
     "max_sequences": MAX_SEQUENCES,
+    "num_tokens": MAX_CONTEXT_TOKENS,
     "next_number": MAX_U32,
     "index": MAX_CHUNKS - 1,
     "piece": MAX_PIECES - 1,

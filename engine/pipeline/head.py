@@ -22,7 +22,8 @@ from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence, Stag
 from engine.messages.codec import encode_control, encode_micro_batch, peek_batch
 from engine.messages.control import Accepted, Generate
 from engine.pipeline.live_request import LiveRequest
-from engine.scheduler.limits import SchedulerLimits
+from engine.scheduler.cache_room import Closed, Opened
+from engine.scheduler.limits import PrefixReuse, SchedulerLimits
 from engine.scheduler.queue_time import QueueTime
 from engine.scheduler.request import Sequence, check_max_tokens
 from engine.scheduler.scheduler import Scheduler
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from engine.pipeline.live_request import SendToAsker
     from engine.pipeline.reply import Reply
     from engine.sampling.parameters import SamplingParameters
+    from engine.scheduler.load import SchedulerLoad
 
     Submit = Callable[[bytes], Awaitable[None]]
 
@@ -84,7 +86,6 @@ class Head:
         self._live: dict[SequenceId, LiveRequest] = {}
         self._by_key: dict[str, LiveRequest | None] = {}  # None while its prompt is made
         self._cancelled: set[str] = set()  # of those
-        self._outgoing: deque[CloseSequence] = deque()
         self._untold: deque[tuple[LiveRequest, tuple[int, ...]]] = deque()
         self._wake = asyncio.Event()
         self._num_sequences = 0
@@ -96,6 +97,10 @@ class Head:
     def num_active(self) -> int:
         """Requests that run or wait for their turn."""
         return len(self._by_key)
+
+    def load(self) -> SchedulerLoad:
+        """Count what waits, runs, and is kept on the stages."""
+        return self._scheduler.load()
 
     # ---- a request's own task -----------------------------------------------------------------
 
@@ -189,7 +194,13 @@ class Head:
     def _queue(self, live: LiveRequest, prepared: _Prepared, key: str | None) -> None:
         committed_ids = live.request.committed_ids
         self._scheduler.add(
-            Sequence(live.sequence_id, prepared.prompt_ids, prepared.max_tokens, committed_ids)
+            Sequence(
+                live.sequence_id,
+                prepared.prompt_ids,
+                prepared.max_tokens,
+                committed_ids,
+                reuses_prefix=live.request.reuse_prefix,
+            )
         )
         self._live[live.sequence_id] = live
         if key is not None:
@@ -296,22 +307,17 @@ class Head:
                 self._scheduler.finish(live.sequence_id)
 
     async def _send_all(self) -> None:
-        while self._outgoing:
-            await self._submit(encode_control(self._outgoing.popleft()))
-        while self._broken is None and (batch := self._scheduler.next_micro_batch()) is not None:
+        while True:
             # All of it before the first wait: a sequence may end meanwhile, and a stage must not
             # get a step of one that was never opened.
-            frames: list[bytes] = [
-                *(encode_control(self._closing(i)) for i in self._scheduler.take_preempted()),
-                *(
-                    encode_control(self._live[step.sequence_id].opening)
-                    for step in batch.steps
-                    if step.past_len == 0
-                ),
-                encode_micro_batch(batch),
-            ]
+            batch = self._scheduler.next_micro_batch() if self._broken is None else None
+            frames = [encode_control(self._change(each)) for each in self._scheduler.take_changes()]
+            if batch is not None:
+                frames.append(encode_micro_batch(batch))
             for frame in frames:
                 await self._submit(frame)
+            if batch is None:
+                break
             self._tell()
         self._note_progress(time.monotonic())
 
@@ -321,7 +327,6 @@ class Head:
         if live.running_s is not None:
             self._queue_time.ended(live.running_s)
         self._scheduler.cancel(live.sequence_id)
-        self._outgoing.append(self._closing(live.sequence_id))
         self._wake.set()
 
     def _note_progress(self, now_s: float) -> None:
@@ -333,8 +338,11 @@ class Head:
             wait_s = self._queue_time.wait_s(place, self._max_sequences) if place else None
             live.on_progress(now_s, place, wait_s, num_read)
 
-    def _closing(self, sequence_id: SequenceId) -> CloseSequence:
-        return CloseSequence(epoch=self.epoch, sequence_id=sequence_id)
+    def _change(self, change: Opened | Closed) -> OpenSequence | CloseSequence:
+        """Return what the stages are told of a sequence."""
+        if isinstance(change, Opened):
+            return self._live[change.sequence_id].opened(change.prefix)
+        return CloseSequence(epoch=self.epoch, sequence_id=change.sequence_id)
 
     def _first_stage_failed(self, error: DaisyError) -> StageFailed:
         return StageFailed(
@@ -370,4 +378,14 @@ def _limits(placement: Placement) -> SchedulerLimits:
         num_stages=len(placement.stages),
         # The chunks of one long prompt follow each other down the chain, which keeps their order.
         max_chunks_in_flight=len(placement.stages),
+        prefix_reuse=_prefix_reuse(placement),
     )
+
+
+def _prefix_reuse(placement: Placement) -> PrefixReuse:
+    """Return what all stages of a placement can do; one that can do less decides."""
+    if any(place.device.startswith("NPU") for place in placement.stages):
+        return PrefixReuse.NONE  # one cache, which NPUW keeps to itself
+    if any(place.kind == "stateful" for place in placement.stages):
+        return PrefixReuse.TAKEN_OVER
+    return PrefixReuse.SHARED

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from engine.config import TOKEN_DEADLINE_S
 from engine.errors import PeerTimeoutError
 from engine.messages.control import AnswerProgress, Finished, TextDelta
@@ -14,7 +16,7 @@ from engine.messages.control import AnswerProgress, Finished, TextDelta
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.domain import SequenceId
+    from engine.domain import KeptPrefix, SequenceId
     from engine.errors import DaisyError
     from engine.messages.chain import OpenSequence
     from engine.messages.control import Generate
@@ -45,6 +47,7 @@ class LiveRequest:
     began_s: float
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _failure: DaisyError | None = field(default=None, init=False)
+    _cached_tokens: int | None = field(default=None, init=False)
     _first_token_s: float | None = field(default=None, init=False)
     _last_token_s: float | None = field(default=None, init=False)
     _decode_compute_us: list[int] = field(default_factory=list, init=False)
@@ -96,6 +99,17 @@ class LiveRequest:
         )
         self._is_progress_told = False
         self._changed.set()
+
+    def opened(self, prefix: KeptPrefix | None) -> OpenSequence:
+        """Return how its sequence begins on the stages, at first or once more.
+
+        Args:
+            prefix: What it begins with; None for nothing.
+        """
+        if self._cached_tokens is None:
+            num_tokens = 0 if prefix is None else prefix.num_tokens
+            self._cached_tokens = min(num_tokens, self.opening.num_prompt_tokens)
+        return msgspec.structs.replace(self.opening, prefix=prefix)
 
     def on_tokens(self, now_s: float, compute_us: int) -> None:
         """Note that tokens came.
@@ -201,4 +215,5 @@ class LiveRequest:
             ttft_s=None if first is None else first - self.began_s,
             decode_s=0.0 if first is None or last is None else last - first,
             chain_compute_ms=sum(computed) / len(computed) / 1000 if computed else 0.0,
+            cached_tokens=self._cached_tokens or 0,
         )

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from engine.errors import UsageError
+
+
+class PrefixReuse(Enum):
+    """How a new sequence begins with what is kept of an ended one."""
+
+    NONE = auto()  # nothing is kept
+    SHARED = auto()  # every stage shares the blocks
+    TAKEN_OVER = auto()  # some stage hands a whole state over, and what was kept is used up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,7 @@ class SchedulerLimits:
         max_chunks_in_flight: Prefill chunks of one sequence that may follow each other down the
             chain. More than 1 shortens the time to first token on two stages or more, and needs
             a chain that keeps the order of frames.
+        prefix_reuse: What is kept of ended sequences, in room that nobody needs.
     """
 
     max_tokens: int
@@ -34,6 +44,7 @@ class SchedulerLimits:
     chunk_tokens: int = 256
     max_batch_tokens: int = 512
     max_chunks_in_flight: int = 1
+    prefix_reuse: PrefixReuse = PrefixReuse.NONE
 
     @property
     def batches_in_flight(self) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.errors import ContextTooLongError, LocalProtocolError, UsageError
+from engine.scheduler.kept_prefixes import chained_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as OrderedItems
@@ -103,15 +104,18 @@ class Sequence:
         arrival: Its number in order of arrival; set by the scheduler.
         num_computed_tokens: Confirmed to be in the caches of every stage.
         num_scheduled_tokens: Those, and what is in a micro-batch now.
+        reuses_prefix: Whether its caches are shared with other requests, before and after it.
     """
 
     __slots__ = (
+        "_block_hashes",
         "_token_ids",
         "arrival",
         "max_output_tokens",
         "num_computed_tokens",
         "num_prompt_tokens",
         "num_scheduled_tokens",
+        "reuses_prefix",
         "sequence_id",
         "state",
     )
@@ -122,6 +126,8 @@ class Sequence:
         prompt_ids: OrderedItems[int],
         max_output_tokens: int,
         output_ids: OrderedItems[int] = (),
+        *,
+        reuses_prefix: bool = True,
     ) -> None:
         """Begin to wait.
 
@@ -130,6 +136,7 @@ class Sequence:
             prompt_ids: Token ids of the rendered prompt, at least one.
             max_output_tokens: From ``check_max_tokens``.
             output_ids: What is already committed, where an answer goes on after a failure.
+            reuses_prefix: Whether its caches may be shared with other requests.
 
         Raises:
             UsageError: The prompt is empty.
@@ -149,7 +156,9 @@ class Sequence:
         self.arrival = 0
         self.num_computed_tokens = 0
         self.num_scheduled_tokens = 0
+        self.reuses_prefix = reuses_prefix
         self._token_ids = [*prompt_ids, *output_ids]
+        self._block_hashes: list[bytes] = []
 
     @property
     def num_tokens(self) -> int:
@@ -180,6 +189,20 @@ class Sequence:
         """Return the committed ids of positions ``[start, stop)``, int32 ``[stop - start]``."""
         return np.array(self._token_ids[start:stop], dtype=np.int32)
 
+    def block_hashes(self, num_blocks: int, block_tokens: int) -> tuple[bytes, ...]:
+        """Return the chained hashes of the first blocks of committed tokens.
+
+        Args:
+            num_blocks: Whole ones; they are made once, for what is committed stays.
+            block_tokens: The same in every call.
+        """
+        hashes = self._block_hashes
+        for number in range(len(hashes), num_blocks):
+            start = number * block_tokens
+            ids = self.token_ids(start, start + block_tokens)
+            hashes.append(chained_hash(hashes[-1] if hashes else b"", ids))
+        return tuple(hashes[:num_blocks])
+
     def advance(self, event: SequenceInput) -> None:
         """Go to the state the table gives.
 
@@ -195,6 +218,10 @@ class Sequence:
                 f"Sequence {self.sequence_id} is {self.state.name} and got {event.name}."
             )
         self.state = after
+
+    def begin_at(self, num_tokens: int) -> None:
+        """Note that its first tokens are in the caches already; nothing else was computed."""
+        self.num_computed_tokens = self.num_scheduled_tokens = num_tokens
 
     def schedule(self, num_tokens: int) -> None:
         """Note that the next tokens went into a micro-batch."""

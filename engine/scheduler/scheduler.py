@@ -8,18 +8,17 @@ Fairness is two orders. The queue is strictly first come, first served: a short 
 overtake a long one that waits for room. Among running sequences the one served longest ago comes
 first, whether it decodes or prefills, so neither can starve the other.
 
-Room in the caches is given as tokens come. When it runs out, the youngest sequence that is not in
-flight goes back to the queue and is computed again later; the oldest goes on, so everything ends.
+Room in the caches is given as tokens come. When it runs out, what is kept of ended sequences goes
+first; then the youngest sequence that is not in flight goes back to the queue and is computed again
+later; the oldest goes on, so everything ends.
 
-The head keeps two duties: before a frame with a step of ``past_len`` 0 it sends ``OpenSequence``
-(also for a sequence that comes back), and before any frame ``CloseSequence`` for what
-``take_preempted`` returns and for each sequence that ended.
+The head keeps one duty: before any frame, whether there is one or not, it tells the stages what
+``take_changes`` returns.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -27,26 +26,17 @@ import numpy as np
 
 from engine.domain import MicroBatch, SequenceStep
 from engine.errors import KVCacheFullError, LocalProtocolError, RemoteProtocolError
+from engine.scheduler.cache_room import CacheRoom
 from engine.scheduler.in_flight import InFlight
-from engine.scheduler.kv_budget import KVBudget
+from engine.scheduler.load import SchedulerLoad
 from engine.scheduler.request import Sequence, SequenceInput, SequenceState
 
 if TYPE_CHECKING:
     from engine.domain import SampledRow, SampledTokens, SequenceId
+    from engine.scheduler.cache_room import Closed, Opened
     from engine.scheduler.limits import SchedulerLimits
 
 _BY_ARRIVAL = attrgetter("arrival")
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerLoad:
-    """How busy the scheduler is."""
-
-    num_waiting: int
-    num_running: int
-    num_batches_in_flight: int
-    free_blocks: int
-    total_blocks: int
 
 
 class Scheduler:
@@ -62,11 +52,10 @@ class Scheduler:
         """
         self._limits = limits.checked()
         self._epoch = epoch
-        self._budget = KVBudget(limits.max_tokens, limits.block_tokens)
         self._waiting: list[Sequence] = []  # in order of arrival
         self._running: dict[SequenceId, Sequence] = {}  # served longest ago first
         self._in_flight = InFlight()
-        self._preempted: list[SequenceId] = []
+        self._room = CacheRoom(limits, self._in_flight)
         self._num_batches = 0
         self._num_arrivals = 0
         self.num_stale_results = 0  # batches and rows dropped; of interest when it grows
@@ -88,9 +77,9 @@ class Scheduler:
                 f"Sequence {sequence.sequence_id} can't be queued: it is "
                 f"{sequence.state.name}, or its id is in use."
             )
-        required_blocks = self._budget.blocks_for(sequence.max_length)
-        if required_blocks > self._budget.total_blocks:
-            raise KVCacheFullError(required_blocks, self._budget.total_blocks)
+        required_blocks = self._room.blocks_for(sequence.max_length)
+        if required_blocks > self._room.total_blocks:
+            raise KVCacheFullError(required_blocks, self._room.total_blocks)
         self._num_arrivals += 1
         sequence.arrival = self._num_arrivals
         self._waiting.append(sequence)
@@ -146,6 +135,8 @@ class Scheduler:
         sequence.rewind(length)
         sequence.advance(SequenceInput.REWIND)
         self._in_flight.strike_out(sequence_id)
+        if self._room.shares_from(sequence_id, length):
+            self._requeue(sequence)  # what others read can't be written again: it begins anew
 
     def withdraw(self) -> tuple[Sequence, ...]:
         """Hand back every sequence that has not ended, in order of arrival, ready to be queued."""
@@ -153,7 +144,7 @@ class Scheduler:
             self._requeue(sequence)
         withdrawn = tuple(self._waiting)
         self._waiting.clear()
-        self._preempted.clear()
+        self._room.clear()
         self._in_flight.clear()
         return withdrawn
 
@@ -224,14 +215,12 @@ class Scheduler:
                     self.finish(step.sequence_id)
         return committed
 
-    def take_preempted(self) -> tuple[SequenceId, ...]:
-        """Return the sequences sent back to the queue since the last call.
+    def take_changes(self) -> tuple[Opened | Closed, ...]:
+        """Return which sequences begin and end on the stages since the last call, in order.
 
-        The stages must free what they hold for them before the next micro-batch arrives.
+        The stages must be told before the next micro-batch arrives.
         """
-        preempted = tuple(self._preempted)
-        self._preempted.clear()
-        return preempted
+        return self._room.take_changes()
 
     def standing(self, sequence_id: SequenceId) -> tuple[int, int]:
         """Return a sequence's place in the queue, from 1, or 0; and its computed tokens."""
@@ -247,8 +236,10 @@ class Scheduler:
             num_waiting=len(self._waiting),
             num_running=len(self._running),
             num_batches_in_flight=len(self._in_flight),
-            free_blocks=self._budget.free_blocks,
-            total_blocks=self._budget.total_blocks,
+            free_blocks=self._room.free_blocks,
+            total_blocks=self._room.total_blocks,
+            kept_blocks=self._room.kept_blocks,
+            kept_ids=self._room.kept_ids,
         )
 
     def check_integrity(self) -> None:
@@ -258,8 +249,8 @@ class Scheduler:
             LocalProtocolError: Blocks, queue and record of what is in flight disagree.
         """
         checks = {
-            "blocks are lost": not self._budget.is_whole,
-            "blocks are held for what does not run": self._holders_differ(),
+            "blocks are lost": not self._room.is_whole,
+            "blocks are held for what does not run": not self._room.is_held_by(self._running),
             "the queue is out of order": self._is_queue_out_of_order(),
             "steps in flight and counters disagree": self._are_counters_wrong(),
         }
@@ -273,13 +264,11 @@ class Scheduler:
         """Let sequences in from the front of the queue while there is room."""
         while self._waiting and len(self._running) < self._limits.max_sequences:
             sequence = self._waiting[0]
-            # A block beside its tokens, so that it is not sent back at the first step; but never
-            # more than it can come to.
-            beside = sequence.num_tokens + self._limits.block_tokens
-            if self._budget.blocks_for(min(beside, sequence.max_length)) > self._budget.free_blocks:
+            num_cached = self._room.open(sequence, len(self._running))
+            if num_cached is None:
                 return
-            self._budget.reserve(sequence.sequence_id, sequence.num_tokens)
             sequence.advance(SequenceInput.ADMIT)
+            sequence.begin_at(num_cached)
             self._running[sequence.sequence_id] = self._waiting.pop(0)
 
     def _next_steps(self) -> list[SequenceStep]:
@@ -319,7 +308,7 @@ class Scheduler:
         self, sequence: Sequence, step: SequenceStep, chosen: dict[SequenceId, SequenceStep]
     ) -> bool:
         """Reserve a step's room, sending younger sequences back to the queue if need be."""
-        while not self._budget.reserve(sequence.sequence_id, step.past_len + step.num_tokens):
+        while not self._room.reserve(sequence.sequence_id, step.past_len + step.num_tokens):
             younger = [
                 other
                 for other in self._running.values()
@@ -329,9 +318,7 @@ class Scheduler:
             ]
             if not younger:
                 return False
-            victim = max(younger, key=_BY_ARRIVAL)
-            self._requeue(victim)
-            self._preempted.append(victim.sequence_id)
+            self._requeue(max(younger, key=_BY_ARRIVAL))
         return True
 
     # ---- bookkeeping ---------------------------------------------------------------------------
@@ -345,16 +332,19 @@ class Scheduler:
         if sequence is None:
             return
         sequence.advance(event)
+        self._in_flight.strike_out(sequence_id)
         if self._running.pop(sequence_id, None) is None:
             self._waiting.remove(sequence)
-        self._budget.release(sequence_id)
-        self._in_flight.strike_out(sequence_id)
+        elif event is SequenceInput.FINISH:
+            self._room.end(sequence)
+        else:
+            self._room.close(sequence_id)
 
     def _requeue(self, sequence: Sequence) -> None:
         sequence.advance(SequenceInput.PREEMPT)
         sequence.rewind(0)
         del self._running[sequence.sequence_id]
-        self._budget.release(sequence.sequence_id)
+        self._room.close(sequence.sequence_id)
         insort(self._waiting, sequence, key=_BY_ARRIVAL)
 
     def _drop_batch(self, batch_id: int) -> tuple[SequenceId, ...]:
@@ -362,6 +352,8 @@ class Scheduler:
         if steps is None:
             self.num_stale_results += 1
             return ()
+        for sequence_id in self._in_flight.struck_out_of(batch_id):
+            self._room.forget_kept(sequence_id)  # a stage has freed it, or never got the frame
         self._in_flight.forget(batch_id)
         return tuple(steps)
 
@@ -384,9 +376,6 @@ class Scheduler:
                 f"Sequence {step.sequence_id} should have {expected[1]} tokens from position "
                 f"{expected[0]} and got {row}."
             )
-
-    def _holders_differ(self) -> bool:
-        return self._budget.holders() != self._running.keys()
 
     def _is_queue_out_of_order(self) -> bool:
         arrivals = [sequence.arrival for sequence in self._waiting]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from engine.domain import KVUsage, MicroBatch, SequenceId, SequenceStep
+    from engine.domain import KeptPrefix, KVUsage, MicroBatch, SequenceId, SequenceStep
     from engine.messages.stage_control import LoadShard
 
 _STEP_TOKENS = 8  # of a call after the first
@@ -83,6 +83,9 @@ class NpuStage:
             self.release(step.sequence_id)
             raise
         return rows
+
+    def begin_from(self, sequence_id: SequenceId, prefix: KeptPrefix) -> None:
+        """Keep nothing: a chain with an NPU keeps no prefixes, so its first step is refused."""
 
     def release(self, sequence_id: SequenceId) -> None:
         """Free what is kept for a sequence; see ``Stage.release``."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from engine.domain import KVUsage, MicroBatch, SequenceId
+    from engine.domain import KeptPrefix, KVUsage, MicroBatch, SequenceId
     from engine.messages.stage_control import LoadShard
 
 _BLOCK_AXIS = 2  # of a value cache, [blocks, kv_heads, block_tokens, head_size]
@@ -58,6 +58,8 @@ class PagedStage:
         """
         steps = batch.steps
         check_batch(batch, self._blocks.num_tokens, self._row_width)
+        for step in steps:
+            self._blocks.check_writable(step.sequence_id, step.past_len)
         self._blocks.resize([(s.sequence_id, s.past_len + s.num_tokens) for s in steps])
         try:
             rows = self._infer(batch)
@@ -83,6 +85,10 @@ class PagedStage:
         if self.description.is_last and not self._inputs.takes_rows:
             return output[logits_rows(batch.steps)]
         return output
+
+    def begin_from(self, sequence_id: SequenceId, prefix: KeptPrefix) -> None:
+        """Open a sequence with another's first blocks; see ``Stage.begin_from``."""
+        self._blocks.share(prefix.sequence_id, sequence_id, prefix.num_tokens)
 
     def release(self, sequence_id: SequenceId) -> None:
         """Free what is kept for a sequence; see ``Stage.release``."""

@@ -68,6 +68,8 @@ class StageService:
             case MicroBatch():
                 return self._run(message, computed_before_us)
             case OpenSequence():
+                if message.prefix is not None:
+                    self._stage.begin_from(message.sequence_id, message.prefix)
                 self._history.open(message)
                 return None
             case CloseSequence():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from engine.domain import KVUsage, MicroBatch, SequenceId, StageDescription
+    from engine.domain import KeptPrefix, KVUsage, MicroBatch, SequenceId, StageDescription
 
 
 class Stage(Protocol):
@@ -44,6 +44,17 @@ class Stage(Protocol):
                 sequence in the batch are released.
 
         Thread: this stage's one inference thread. Cancellation: none; runs to its end.
+        """
+        ...
+
+    def begin_from(self, sequence_id: SequenceId, prefix: KeptPrefix) -> None:
+        """Open a sequence with what is cached of another one, which has ended.
+
+        Its first step has ``past_len`` ``prefix.num_tokens``. A paged stage shares the blocks; a
+        stateful one hands the other's cache over whole. Where so much is not cached, or it is not
+        of whole blocks, nothing happens, and that first step is refused.
+
+        Thread: this stage's one inference thread.
         """
         ...
 

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     import openvino as ov
     from numpy.typing import NDArray
 
-    from engine.domain import KVUsage, MicroBatch, SequenceId, SequenceStep, StageDescription
+    from engine.domain import (
+        KeptPrefix,
+        KVUsage,
+        MicroBatch,
+        SequenceId,
+        SequenceStep,
+        StageDescription,
+    )
     from engine.stages.blocks import KVBlocks
 
 _STALE_FRACTION = 0.3  # of a cache: beyond it, attention over masked slots costs more than cutting
@@ -80,8 +87,8 @@ class StatefulStage:
             InferenceError: The device failed, or a NaN or infinity came out.
         """
         check_batch(batch, self._num_cached, self._row_width)
-        plans = self._reserve(batch.steps)
         try:
+            plans = self._reserve(batch.steps)
             rows = self._run_steps(batch, plans)
             check_finite(rows, self._what, may_ban=self.description.is_last)
         except RuntimeError as exc:
@@ -94,6 +101,27 @@ class StatefulStage:
             self._forget(batch)
             raise
         return rows
+
+    def begin_from(self, sequence_id: SequenceId, prefix: KeptPrefix) -> None:
+        """Hand another's cache over and rewind it; see ``Stage.begin_from``."""
+        cache = self._caches.get(prefix.sequence_id)
+        if cache is None or prefix.num_tokens > cache.slots.num_tokens:
+            return
+        self.release(sequence_id)
+        self._caches[sequence_id] = self._caches.pop(prefix.sequence_id)
+        self._blocks.hand_over(prefix.sequence_id, sequence_id)
+        try:
+            self._rewind(cache, prefix.num_tokens)
+        except RuntimeError:
+            self.release(sequence_id)  # its first step is refused
+            return
+        self._blocks.resize([(sequence_id, cache.slots.num_slots)])
+
+    def _rewind(self, cache: SequenceCache, past_len: int) -> None:
+        if past_len < cache.slots.num_tokens and self.cuts_states:
+            cache.cut(past_len)
+        else:
+            cache.slots.rewind(past_len)
 
     def release(self, sequence_id: SequenceId) -> None:
         """Free what is kept for a sequence; see ``Stage.release``."""
@@ -122,8 +150,21 @@ class StatefulStage:
             self._resize(plans)
         except KVCacheFullError:
             plans = [self._plan(step, must_cut=True) for step in steps]
+            self._cut_others({step.sequence_id for step in steps})
             self._resize(plans)
         return plans
+
+    def _cut_others(self, but: set[SequenceId]) -> None:
+        """Give back the masked slots of every sequence that has no step.
+
+        Raises:
+            RuntimeError: The device gives no access to its states.
+        """
+        for sequence_id, cache in self._caches.items():
+            num_tokens = cache.slots.num_tokens
+            if sequence_id not in but and cache.slots.num_slots > num_tokens:
+                cache.cut(num_tokens)
+                self._blocks.resize([(sequence_id, num_tokens)])
 
     def _resize(self, plans: Sequence[_Plan]) -> None:
         self._blocks.resize([(plan.step.sequence_id, plan.num_slots) for plan in plans])

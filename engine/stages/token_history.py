@@ -49,10 +49,12 @@ class TokenHistory:
         self._sequences: dict[SequenceId, _Sequence] = {}
 
     def open(self, message: OpenSequence) -> None:
-        """Take a sequence's sampling parameters and prompt length."""
-        self._sequences[message.sequence_id] = _Sequence(
-            message.sampling, message.num_prompt_tokens
-        )
+        """Take a sequence's sampling parameters, prompt length, and the prefix it begins with."""
+        sequence = _Sequence(message.sampling, message.num_prompt_tokens)
+        prefix = message.prefix
+        if prefix is not None and prefix.sequence_id in self._sequences:
+            sequence.record(0, self._sequences[prefix.sequence_id].ids[: prefix.num_tokens])
+        self._sequences[message.sequence_id] = sequence
 
     def close(self, sequence_id: SequenceId) -> None:
         """Forget a sequence; nothing happens for one that is not known."""

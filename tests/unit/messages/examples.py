@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.domain import (
+    KeptPrefix,
     KVUsage,
     LayerRange,
     MicroBatch,
@@ -301,6 +302,7 @@ CONTROL: dict[MessageType, Message] = {
         sequence_id=SequenceId(5),
         num_prompt_tokens=12,
         sampling=SamplingParameters(temperature=0.5, top_k=40, top_p=0.75, seed=2**64 - 1),
+        prefix=KeptPrefix(SequenceId(3), num_tokens=64),
     ),
     MessageType.CLOSE_SEQUENCE: CloseSequence(epoch=3, sequence_id=SequenceId(5)),
     MessageType.GENERATE: Generate(
@@ -316,6 +318,7 @@ CONTROL: dict[MessageType, Message] = {
         asked_at="2026-03-01T12:00:00+01:00",
         epoch=3,
         next_number=2,
+        reuse_prefix=False,
     ),
     MessageType.ACCEPTED: Accepted(request_id="r-1", prompt_tokens=12, seed=99),
     MessageType.TEXT_DELTA: TextDelta(request_id="r-1", number=0, text=" 你好", token_ids=(5, 6)),
@@ -327,6 +330,7 @@ CONTROL: dict[MessageType, Message] = {
         ttft_s=0.25,
         decode_s=0.5,
         chain_compute_ms=1.5,
+        cached_tokens=8,
     ),
     MessageType.CANCEL: Cancel(request_id="r-1"),
     MessageType.ANSWER_INTERRUPTED: AnswerInterrupted(

@@ -6,6 +6,7 @@ import pytest
 
 from engine.domain import SampledRow, SampledTokens, SequenceId
 from engine.errors import KVCacheFullError, LocalProtocolError, RemoteProtocolError
+from engine.scheduler.cache_room import Closed
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.request import Sequence, SequenceState
 from engine.scheduler.scheduler import Scheduler
@@ -51,6 +52,12 @@ def work(batch):
     return [
         (step.sequence_id, step.past_len, step.num_tokens, step.num_logits) for step in batch.steps
     ]
+
+
+def preempted(filled, *, waiting=False):
+    """Return the sequences that the stages are told to free, or those of them that wait again."""
+    closed = [each.sequence_id for each in filled.take_changes() if isinstance(each, Closed)]
+    return tuple(i for i in closed if not waiting or filled.standing(i)[0])
 
 
 def run(filled, num_batches):
@@ -410,15 +417,15 @@ def test_the_youngest_goes_back_to_the_queue_when_room_runs_out():
     first = sequence(1, num_prompt_tokens=16, max_output_tokens=40)
     second = sequence(2, num_prompt_tokens=16, max_output_tokens=40)
     filled = with_sequences(first, second, max_tokens=64)
-    preempted = []
+    gone = []
     num_batches = 0
     while (batch := filled.next_micro_batch()) is not None:
-        preempted += filled.take_preempted()
+        gone += preempted(filled, waiting=True)
         filled.apply(answer(batch, token=num_batches % 7))
         filled.check_integrity()
         num_batches += 1
-    assert preempted == [2]
-    assert filled.take_preempted() == ()
+    assert gone == [2]
+    assert preempted(filled, waiting=True) == ()
     assert first.state is second.state is SequenceState.FINISHED
     assert (len(first.output_ids), len(second.output_ids)) == (40, 40)
     assert num_batches < 40 + 40
@@ -433,7 +440,7 @@ def test_of_several_younger_ones_the_youngest_goes_back():
     run(filled, 17)
     assert filled.load().free_blocks == 0
     assert work(filled.next_micro_batch()) == [(1, 32, 1, 1), (2, 32, 1, 1)]
-    assert filled.take_preempted() == (3,)
+    assert preempted(filled) == (3,)
     assert filled.standing(SequenceId(3)) == (1, 0)
 
 
@@ -445,9 +452,9 @@ def test_a_younger_one_never_takes_the_room_of_an_older():
         num_stages=2,
     )
     assert run(filled, 3) == [[(1, 0, 16, 1)], [(2, 0, 16, 1)], [(1, 16, 1, 1)]]
-    filled._budget.reserve(SequenceId(1), 48)  # as if the older had grown meanwhile
+    filled._room._budget.reserve(SequenceId(1), 48)  # as if the older had grown meanwhile
     assert work(filled.next_micro_batch()) == [(1, 17, 1, 1)]
-    assert filled.take_preempted() == ()
+    assert preempted(filled) == ()
 
 
 def test_a_sequence_without_room_waits_while_the_younger_are_in_flight():
@@ -460,12 +467,12 @@ def test_a_sequence_without_room_waits_while_the_younger_are_in_flight():
     )
     first, second = filled.next_micro_batch(), filled.next_micro_batch()
     assert (work(first), work(second)) == ([(1, 0, 16, 1)], [(2, 0, 20, 1)])
-    filled._budget.reserve(SequenceId(2), 48)  # as if the younger had grown meanwhile
+    filled._room._budget.reserve(SequenceId(2), 48)  # as if the younger had grown meanwhile
     filled.apply(answer(first))
     assert filled.next_micro_batch() is None
     filled.apply(answer(second))
     assert work(filled.next_micro_batch()) == [(1, 16, 1, 1)]
-    assert filled.take_preempted() == (2,)
+    assert preempted(filled) == (2,)
 
 
 # ---- fairness --------------------------------------------------------------------------------
@@ -519,11 +526,11 @@ def test_everything_finishes_in_order_of_arrival_when_equals_queue():
 
 
 def spoil_blocks(filled):
-    filled._budget.free_blocks -= 1
+    filled._room._budget._free.pop()
 
 
 def spoil_holders(filled):
-    filled._budget.release(SequenceId(1))
+    filled._room._budget.release(SequenceId(1))
 
 
 def spoil_queue(filled):

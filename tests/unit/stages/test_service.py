@@ -5,7 +5,7 @@ import numpy as np
 import openvino as ov
 import pytest
 
-from engine.domain import LayerRange, SampledTokens, SequenceId
+from engine.domain import KeptPrefix, LayerRange, SampledTokens, SequenceId
 from engine.errors import RemoteProtocolError
 from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import Unknown, decode, peek_batch
@@ -94,6 +94,24 @@ def test_a_closed_sequence_gives_its_blocks_back(service):
     assert (usage.usage.used_blocks, usage.usage.num_sequences) == (1, 1)
     assert service.answer(CloseSequence(epoch=1, sequence_id=SequenceId(1))) is None
     assert decode(service.answer(ReportKVUsage())).usage.used_blocks == 0
+
+
+def test_a_sequence_begins_with_what_another_left(service):
+    """Blocks and tokens: a penalty on what the prefix says, and the model's own choice without."""
+    prompt = PROMPTS[1]
+    for number, penalty in ((1, 0.0), (2, 2.0)):
+        message = msgspec.structs.replace(
+            opening(number, presence_penalty=penalty), num_prompt_tokens=40
+        )
+        service.answer(message)
+    whole_row = decode(service.answer(batch((1, 0, prompt, 1)))).rows[0]
+    assert whole_row.token_ids == tuple(plain_greedy("llama", prompt, 1))
+    prefix = KeptPrefix(SequenceId(1), 32)
+    service.answer(msgspec.structs.replace(opening(3), prefix=prefix))
+    row = decode(service.answer(batch((3, 32, prompt[32:], 1)))).rows[0]
+    assert (row.first_position, row.token_ids) == (40, whole_row.token_ids)
+    usage = decode(service.answer(ReportKVUsage())).usage
+    assert (usage.used_blocks, usage.num_sequences) == (3, 2)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.domain import SampledRow, SequenceId
+from engine.domain import KeptPrefix, SampledRow, SequenceId
 from engine.errors import InferenceError, LocalProtocolError
 from engine.messages.chain import OpenSequence
 from engine.sampling.parameters import SamplingParameters
@@ -15,8 +15,9 @@ VOCABULARY = 32
 RNG = np.random.default_rng(3)
 
 
-def opened(sequence, num_prompt_tokens, **sampling):
+def opened(sequence, num_prompt_tokens, prefix=None, **sampling):
     return OpenSequence(
+        prefix=prefix,
         epoch=1,
         sequence_id=SequenceId(sequence),
         num_prompt_tokens=num_prompt_tokens,
@@ -98,3 +99,25 @@ def test_a_row_that_bans_everything_is_an_error_of_the_batch():
     history.open(opened(1, 1))
     with pytest.raises(InferenceError):
         history.draw(batch((1, 0, [1], 1)), np.full((1, VOCABULARY), -np.inf, np.float32))
+
+
+def test_a_sequence_begins_with_the_tokens_of_its_prefix():
+    """A penalty sees them, and what was behind the prefix is not seen."""
+    history = TokenHistory()
+    history.open(opened(1, 4))
+    history.draw(batch((1, 0, [4, 1, 5, 1], 0)), logits(0))
+    prefix = KeptPrefix(SequenceId(1), 2)
+    history.open(opened(2, 3, prefix, presence_penalty=1.0, repetition_penalty=1.5))
+    history.close(SequenceId(1))
+    row = np.zeros((1, VOCABULARY), np.float32)
+    row[0, 4], row[0, 5] = 2.0, 1.9
+    (drawn,) = history.draw(batch((2, 2, [9], 1)), row)
+    assert drawn == SampledRow(SequenceId(2), 3, (5,))
+
+
+def test_a_prefix_of_nobody_is_no_prefix():
+    """The stage refuses the first step then."""
+    history = TokenHistory()
+    history.open(opened(2, 3, KeptPrefix(SequenceId(1), 2)))
+    (drawn,) = history.draw(batch((2, 0, [9], 1)), logits(1))
+    assert drawn.first_position == 1
