@@ -64,6 +64,29 @@ def test_a_model_whose_description_contradicts_itself_is_refused(changes) -> Non
     assert pool.record.plan == ()
 
 
+def test_a_private_wish_begins_and_ends_on_the_pc_it_was_asked_on() -> None:
+    pool = in_office(seen("a"), seen("b"), seen("c", LARGE))
+    pool.wish(wish(is_private=True))
+    (first, *middle, last) = pool.record.stages
+    assert first.node_id == last.node_id == "a"
+    assert "a" not in {share.node_id for share in middle}
+    line = pool.line("a")
+    assert (line.layers, line.last_layers) == (first.layers, last.layers)
+    assert all(other.last_layers is None for other in pool.record.plan if other.node_id != "a")
+    assert pool.record.reason.startswith("The first and the last stage stay on one PC")
+    assert len(pool.record.stages) == 3
+
+
+@pytest.mark.parametrize("home", [(), (seen("a", is_reachable=False),)], ids=["unknown", "away"])
+def test_a_private_wish_waits_for_its_pc_and_runs_nowhere_else(home) -> None:
+    pool = in_office(*home, seen("b", LARGE), seen("c", LARGE, kept_models=("m",)))
+    pool.wish(wish(is_private=True))
+    assert (pool.state, pool.record.stages) == (State.FAILED, ())
+    pool.tick(PLAN_EVERY_S)
+    pool.see(seen("a", LARGE), seen("b", LARGE))
+    assert {share.node_id for share in pool.record.stages} == {"a"}
+
+
 def test_a_node_that_comes_is_planned_with() -> None:
     pool = in_office(seen("a"))
     pool.wish()

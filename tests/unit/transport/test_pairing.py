@@ -90,6 +90,18 @@ def test_a_link_makes_a_member(scene):
     assert joiner.receive(host.welcome(ROSTER)).roster == ROSTER
 
 
+def test_what_is_granted_is_what_the_invitation_said_that_was_used(scene):
+    link = link_to(scene.host)
+    scene.door.make_link(link.link_id, link.secret, 60.0, scene.now_s, "a link's")
+    code = scene.door.show_code(scene.random.randrange, scene.now_s, "the code's")
+    by_code, by_link = scene.new_host(), scene.new_host()
+    assert by_code.grants == ""
+    scene.proved(by_code, scene.new_joiner(code))
+    scene.proved(by_link, scene.new_joiner(None, invited=invited_by_link(link)))
+    scene.door.show_code(scene.random.randrange, scene.now_s, "another one's")
+    assert (by_code.grants, by_link.grants) == ("the code's", "a link's")
+
+
 def test_s04_a_link_is_used_with_no_pc_but_the_one_that_made_it(scene, people):
     invited = invited_by_link(link_to(scene.host))
     with pytest.raises(NotTrustedError, match=r"made the invite link"):
