@@ -19,7 +19,7 @@ from engine.node import NodeOptions, run_node
 from engine.pool.joining import join_by
 from engine.pool.node_folder import NodeFolder
 from engine.transport.invite_link import parse_invite_link
-from engine.transport.pairing import invited_by_link
+from engine.transport.invited import invited_by_link
 
 
 def main(arguments: list[str]) -> int:

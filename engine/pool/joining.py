@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from engine.pool.node_folder import NodeFolder
     from engine.pool.roster_merge import KnownRoster
     from engine.transport.identity import Identity
-    from engine.transport.pairing import Invited, Welcome
+    from engine.transport.invited import Invited
+    from engine.transport.pairing import Welcome
 
 
 async def join_by(

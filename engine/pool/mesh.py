@@ -28,6 +28,7 @@ from engine.pool.duties import Duties
 from engine.pool.known_peers import hints
 from engine.pool.membership import STALL_S, alive, gone
 from engine.pool.participant import TICK_EVERY_S
+from engine.pool.report_book import MAX_REPORTS, ReportBook
 from engine.pool.sessions import Sessions, is_dialled, remote_of, require_own
 from engine.pool.sightings import AdaptersChanged, Appeared, Candidate, Vanished
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint
 
-MAX_REPORTS = 64  # of nodes, those included that are gone; a pool has 16
 REPORT_EVERY_S = 5.0
 
 
@@ -100,7 +100,7 @@ class Mesh:
         self._sessions = Sessions()
         self._dialler = Dialler(endpoint, self.targets, self._sessions, self._attach)
         self._duties = Duties(participant, self.folder, self._sessions, self._change_office)
-        self._reports: dict[NodeId, NodeReport] = {}  # outlive the sessions: names of who is gone
+        self._reports = ReportBook()
         self._addresses = AddressBook(self.folder)
         self._is_copied = asyncio.Event()
         self._seen: object = None  # what was last told by ``on_change`` of members and office
@@ -117,7 +117,7 @@ class Mesh:
 
     def reports(self) -> dict[NodeId, NodeReport]:
         """Return what each other node last told of itself, also of those that are gone."""
-        return dict(self._reports)
+        return self._reports.all()
 
     def own_report(self) -> NodeReport:
         """Return what this node tells the others of itself now."""
@@ -360,7 +360,7 @@ class Mesh:
             return
         await self._attach(connection)
         self._sessions.heard(connection, report.port)
-        self._keep_report(report)
+        self._reports.keep(report, self._sessions.node_ids)
         way = self._sessions.way_of(connection)
         if way is not None:
             self._addresses.enter(report.node_id, way)
@@ -369,14 +369,6 @@ class Mesh:
             if node_id in self._keeper.trust.members - self._sessions.node_ids:
                 self.targets.hinted(node_id, address, now_s)
         self._tell()
-
-    def _keep_report(self, report: NodeReport) -> None:
-        """Keep a node's last report; of too many, that of who was heard of longest ago goes."""
-        self._reports.pop(report.node_id, None)
-        self._reports[report.node_id] = report
-        if len(self._reports) > MAX_REPORTS:
-            gone_first = (i for i in self._reports if i not in self._sessions.node_ids)
-            del self._reports[next(gone_first, next(iter(self._reports)))]
 
     # ---- what comes of it -----------------------------------------------------------------------
 

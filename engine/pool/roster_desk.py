@@ -29,7 +29,7 @@ from engine.messages.roster_control import (
 )
 from engine.pool.joining import join_by
 from engine.transport.invite_link import parse_invite_link
-from engine.transport.pairing import invited_by_code, invited_by_link
+from engine.transport.invited import invited_by_code, invited_by_link
 from engine.transport.pairing_door import CODE_WITHIN_S, LINK_WITHIN_S, checked_code
 
 if TYPE_CHECKING:

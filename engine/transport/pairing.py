@@ -35,7 +35,6 @@ from engine.errors import (
 )
 from engine.transport.certificates import SIGNATURE, Certificate, parse_certificate
 from engine.transport.code_exchange import CodeExchange
-from engine.transport.pairing_door import password_of_code, password_of_link
 from engine.transport.pairing_keys import PairingKeys, keys_of, transcript_of
 from engine.transport.pairing_messages import (
     MAX_FROM_HOST_BYTES,
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 
     from engine.messages.codec import Received
     from engine.transport.identity import Identity
-    from engine.transport.invite_link import InviteLink
+    from engine.transport.invited import Invited
     from engine.transport.pairing_door import Invitation, PairingDoor
 
 RUN_WITHIN_S = 10.0  # from a greeting to its confirmation: two messages
@@ -89,34 +88,6 @@ class State(Enum):
     CONFIRMING = "both halves are there"
     PROVED = "the joiner has proved itself"
     OVER = "over"
-
-
-class Invited(NamedTuple):
-    """What a joiner was given.
-
-    Attributes:
-        password: What both sides of the exchange must know.
-        link_id: Of a link; None for a code.
-        certificate_sha256: Of the host, where a link tells it; None for a code.
-    """
-
-    password: bytes
-    link_id: str | None = None
-    certificate_sha256: bytes | None = None
-
-
-def invited_by_code(code: str) -> Invited:
-    """Return what a code gives to whoever typed it.
-
-    Args:
-        code: As ``checked_code`` gives it.
-    """
-    return Invited(password_of_code(code))
-
-
-def invited_by_link(link: InviteLink) -> Invited:
-    """Return what a link gives."""
-    return Invited(password_of_link(link.secret), link.link_id, link.certificate_sha256)
 
 
 class Welcome(NamedTuple):

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from engine.transport.identity import Identity
-    from engine.transport.pairing import Invited, Newcomer
+    from engine.transport.invited import Invited
+    from engine.transport.pairing import Newcomer
     from engine.transport.websocket import Websocket
 
     Admit = Callable[[Newcomer, str], Awaitable[bytes]]

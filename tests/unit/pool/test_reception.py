@@ -26,7 +26,8 @@ from engine.pool.reception import Reception
 from engine.pool.roster_keeper import RosterKeeper
 from engine.transport.endpoint import Endpoint
 from engine.transport.invite_link import parse_invite_link
-from engine.transport.pairing import REPLY_AFTER_S, invited_by_code, invited_by_link
+from engine.transport.invited import invited_by_code, invited_by_link
+from engine.transport.pairing import REPLY_AFTER_S
 from engine.transport.pairing_door import CODE_WITHIN_S, MAX_GUESSES
 from tests.paired import pair
 

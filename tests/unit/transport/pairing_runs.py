@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.transport.pairing import Host, HostStep, Joiner, invited_by_code
+from engine.transport.invited import invited_by_code
+from engine.transport.pairing import Host, HostStep, Joiner
 from engine.transport.pairing_door import PairingDoor
 
 POOL = "aaaabbbbccccddddeeee"

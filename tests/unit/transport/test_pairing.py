@@ -16,14 +16,8 @@ from engine.errors import (
 from engine.messages.limits import MAX_ROSTER_BYTES
 from engine.transport.code_exchange import SHARE_BYTES, CodeExchange
 from engine.transport.invite_link import InviteLink
-from engine.transport.pairing import (
-    RUN_WITHIN_S,
-    Joiner,
-    State,
-    Welcome,
-    invited_by_code,
-    invited_by_link,
-)
+from engine.transport.invited import invited_by_code, invited_by_link
+from engine.transport.pairing import RUN_WITHIN_S, Joiner, State, Welcome
 from engine.transport.pairing_door import MAX_GUESSES
 from engine.transport.pairing_keys import keys_of, transcript_of
 from engine.transport.pairing_messages import (

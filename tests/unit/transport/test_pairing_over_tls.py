@@ -16,7 +16,8 @@ from engine.pool.roster_changes import add_member, found_pool, remove_member
 from engine.pool.roster_merge import decode_known, encode_known, known_from
 from engine.transport.identity import open_identity, renew_identity
 from engine.transport.invite_link import InviteLink, parse_invite_link
-from engine.transport.pairing import Host, Joiner, invited_by_code, invited_by_link
+from engine.transport.invited import invited_by_code, invited_by_link
+from engine.transport.pairing import Host, Joiner
 from engine.transport.pairing_door import PairingDoor
 from engine.transport.peer_trust import PeerTrust, shown_by
 from tests.unit.transport.identities import WITHIN_S, visit
