@@ -182,7 +182,7 @@ def test_who_is_no_longer_alone_holds_back_what_was_chosen(tmp_path):
     asyncio.run(run())
 
 
-def test_no_stage_is_taken_while_paused_and_one_that_stays_is_ended(tmp_path, monkeypatch):
+def test_s24_no_stage_is_taken_while_paused_and_one_that_stays_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(lending_desk, "LOOK_EVERY_S", 0.02)
     monkeypatch.setattr(lending_desk, "GIVEN_BACK_WITHIN_S", 0.1)
 
