@@ -15,7 +15,10 @@ from engine.messages.message import Message
 
 
 class RosterTold(Message, frozen=True):
-    """A node tells another what it knows of the pool: when a session opens, and after a change."""
+    """A node tells another what it knows of the pool: when a session opens, and after a change.
+
+    Older rosters that say who was removed, where the newest one does not, are told before it.
+    """
 
     roster: bytes  # signed; ``engine.pool.roster`` reads it
 
