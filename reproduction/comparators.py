@@ -6,7 +6,7 @@
 | U2 | one user with a drafter | as U4, one user |
 | U3 | the same users, batched | one paged stage with every layer, the pool's own scheduler |
 | U4 | the same users, batched, with a drafter | as U3, frames of drafts |
-| P | a peer | llama.cpp over RPC, where ``llama-server`` and ``rpc-server`` are installed |
+| P | a peer | llama.cpp over RPC; not run yet, and the tables say so |
 
 U3 is not openvino-genai's continuous batching: that chooses the cache's precision and its batches
 by itself, so that a ratio to it would compare two schedulers and not a split.
@@ -100,9 +100,9 @@ class Unsplit:
         return list(json.loads(line))
 
 
-def why_no_peer() -> str | None:
-    """Return why there is no peer to compare with; None where there is one."""
+def why_no_peer() -> str:
+    """Return why there is no peer in the tables."""
     missing = [name for name in PEER_PROGRAMS if shutil.which(name) is None]
-    if not missing:
-        return None
-    return f"P is left out: {' and '.join(missing)} of llama.cpp can't be found on this PC."
+    if missing:
+        return f"P is left out: {' and '.join(missing)} of llama.cpp can't be found on this PC."
+    return "P is left out: llama.cpp is on this PC, and no script here runs it yet."

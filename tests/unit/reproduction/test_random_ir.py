@@ -148,6 +148,7 @@ def test_the_size_is_known_beforehand(tiny: Path) -> None:
 
 def test_presets_have_the_sizes_they_stand_for() -> None:
     assert 4.5e9 < PRESETS["llama-8b"].num_bytes < 4.8e9
+    assert 0.96e9 < PRESETS["billion"].linear_weights < 0.98e9
     assert 350e6 < PRESETS["half-billion"].linear_weights < 365e6
 
 
