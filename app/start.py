@@ -89,6 +89,8 @@ def build_surroundings(data_dir: Path, parent: QObject) -> Surroundings:
     look = Look(ICONS, parent)
     look.choose(choices.theme, choices.scale_percent / 100)
     wording = Wording(WORDING, choices.language, parent)
+    look.speak(wording.language)
+    wording.changed.connect(lambda: look.speak(wording.language))
     loading = Loading(data_dir, parent)
     loading.last_source = choices.last_source
     loading.done.connect(lambda: preferences.choose(last_source=loading.last_source))

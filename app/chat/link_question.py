@@ -50,7 +50,6 @@ def ask_to_open(link: str, wording: Wording, parent: QWidget) -> None:
     text = wording.text
     box = QMessageBox(parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    box.setIcon(QMessageBox.Icon.Question)
     box.setWindowTitle(text("chat.link_title"))
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setText(text("chat.link_text"))

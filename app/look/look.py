@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QObject, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPainter, QPixmap
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontDatabase,
+    QFontInfo,
+    QFontMetricsF,
+    QGuiApplication,
+    QIcon,
+    QPainter,
+    QPixmap,
+)
 from PySide6.QtSvg import QSvgRenderer
 
 from app.look.tokens import DARK, LIGHT, MAX_SCALE, MIN_SCALE, SPACE_PX, TYPE_PX, Theme
@@ -15,6 +25,15 @@ if TYPE_CHECKING:
 
     from app.look.tokens import Step, ThemeChoice
 
+# Fonts with the signs of 简体中文, the systems' own ones first. Qt's own choice may be one for
+# Japanese, or bold where nothing bold was asked for.
+_CHINESE = (
+    *("Microsoft YaHei UI", "PingFang SC", "Noto Sans CJK SC", "Noto Sans SC"),
+    *("Source Han Sans SC", "WenQuanYi Micro Hei"),
+)
+_FIXED = ("Cascadia Mono", "Consolas", "DejaVu Sans Mono", "monospace")
+_GENERAL = QFontDatabase.SystemFont.GeneralFont
+_LINE = 1.25  # of a drawing: times the size of its letters; Chinese fonts take half as much again
 _INK = "currentColor"  # what our SVG icons are drawn in
 
 
@@ -40,6 +59,10 @@ class Look(QObject):
         self._icons = icons
         self._choice: ThemeChoice = "system"
         self._scale = 1.0
+        self._language = "en"
+        self._families = [QFontInfo(QFontDatabase.systemFont(_GENERAL)).family()]
+        there = set(QFontDatabase.families())
+        self._chinese = [family for family in _CHINESE if family in there][:1]
         self._drawings: dict[str, bytes] = {}
         self._made: dict[tuple[str, str], QIcon] = {}  # in the colours of now
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_system_changed)
@@ -69,6 +92,16 @@ class Look(QObject):
             self._made.clear()
             self.changed.emit()
 
+    def speak(self, language: str) -> None:
+        """Choose fonts for a language; everybody is told.
+
+        Args:
+            language: ``en`` or ``zh``.
+        """
+        if language != self._language:
+            self._language = language
+            self.changed.emit()
+
     def px(self, num: float) -> int:
         """Return a length in logical pixels at the present scale.
 
@@ -95,8 +128,13 @@ class Look(QObject):
         """
         font = QFont(QGuiApplication.font())
         if fixed:
-            font.setFamilies(["Cascadia Mono", "Consolas", "DejaVu Sans Mono", "monospace"])
+            font.setFamilies([*_FIXED, *self._chinese])
             font.setStyleHint(QFont.StyleHint.Monospace)
+        elif self._language == "zh":
+            # One font for both scripts: else lines beside each other stand at different heights.
+            font.setFamilies([*self._chinese, *self._families])
+        else:
+            font.setFamilies([*self._families, *self._chinese])
         font.setPixelSize(self.px(TYPE_PX[step]))
         font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
         return font
@@ -150,6 +188,15 @@ class Look(QObject):
         if self._choice == "system":
             self._made.clear()
             self.changed.emit()
+
+
+def line_px(font: QFont) -> float:
+    """Return how high a line of a drawing is, where lines of text would stand too far apart.
+
+    Args:
+        font: Of the line.
+    """
+    return min(QFontMetricsF(font).height(), _LINE * font.pixelSize())
 
 
 def _system_is_dark() -> bool:

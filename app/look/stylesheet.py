@@ -63,11 +63,13 @@ QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus,
 QFrame#chatSettings QPlainTextEdit:focus { border: 1px solid $link; }
 QComboBox QAbstractItemView { background: $surface; border: 1px solid $line;
   selection-background-color: $raised; selection-color: $ink; }
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button { width: 0; border: none; }
+QMessageBox QLabel#qt_msgbox_label { font-weight: 600; }
 QTextEdit, QPlainTextEdit { selection-background-color: $link; selection-color: $paper; }
 
 QMenu { background: $surface; border: 1px solid $line; border-radius: ${c1}px;
   padding: ${s1}px; }
-QMenu::item { padding: ${s2}px ${s4}px; border-radius: ${c1}px; }
+QMenu::item { padding: ${s2}px ${s8}px ${s2}px ${s4}px; border-radius: ${c1}px; }
 QMenu::item:selected { background: $raised; }
 QMenu::item:disabled { color: $quiet; }
 QMenu::separator { height: 1px; background: $line; margin: ${s1}px ${s2}px; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from app.parts.action import Action
 from app.parts.card import Card
@@ -53,12 +53,18 @@ class PcDetails(Card):
         top.addWidget(self._name, 1)
         top.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
         self._marks = Text(look, "small", "quiet")
-        self._grid = QGridLayout()
+        facts = QWidget()
+        self._grid = QGridLayout(facts)
+        self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setColumnStretch(1, 1)
+        scrolled = QScrollArea()  # at 250 % there is not room for all of it
+        scrolled.setFrameShape(QFrame.Shape.NoFrame)
+        scrolled.setWidgetResizable(True)
+        scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scrolled.setWidget(facts)
         self.rows.addLayout(top)
         self.rows.addWidget(self._marks)
-        self.rows.addLayout(self._grid)
-        self.rows.addStretch(1)
+        self.rows.addWidget(scrolled, 1)
         look.changed.connect(self._widen)
         self._widen()
         self.hide()
@@ -185,6 +191,7 @@ class PcDetails(Card):
                 if label.text() != text:
                     label.setText(text)
                 label.setVisible(is_used)
+        self._grid.setRowStretch(len(self._cells), 1)
 
     def _widen(self) -> None:
         self.setFixedWidth(self._look.px(288))

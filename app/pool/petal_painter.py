@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainterPath, QPen, QTransform
 
+from app.look.look import line_px
 from app.pool.words import layers_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from app.pool.words import PoolWords
 
 _CENTER = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignVCenter
+_ONE_LINE = Qt.TextFlag.TextSingleLine | Qt.TextFlag.TextDontClip
 _NECK = 0.20  # of the radius: half the width where the petal meets the heart
 _BEND = 0.42  # how far the round part's direction reaches into the neck
 _SHOULDER = math.radians(118)  # from the tip to where the round part begins
@@ -139,8 +141,8 @@ class PetalPainter:
         look, words = self._look, self._words
         room = QRectF(petal.text.x, petal.text.y, petal.text.width, petal.text.height)
         small, body = look.font("small"), look.font("body", bold=True)
-        line = QFontMetricsF(small).height()
-        name_line = QFontMetricsF(body).height()
+        line = line_px(small)
+        name_line = line_px(body)
         rows = name_line + line * (2 if pc.memory else 1) + (look.px(14) if pc.memory else 0)
         rows += line if pc.stage_ms is not None or pc.on_battery else 0
         air = min(look.px(5), max(0.0, (1.9 * petal.radius * 0.75 - rows) / 5))
@@ -163,7 +165,7 @@ class PetalPainter:
 
     def _brief(self, petal: Petal, pc: PcFacts) -> None:
         small, bold = self._look.font("small"), self._look.font("small", bold=True)
-        line = QFontMetricsF(small).height()
+        line = line_px(small)
         room = petal.text
         y = petal.center.y - line
         self._name(QRectF(room.x, y, room.width, line), pc, bold)
@@ -283,7 +285,7 @@ class PetalPainter:
         self._painter.setFont(font)
         self._painter.setPen(self._look.colour(colour))
         shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room.width())
-        self._painter.drawText(room, _CENTER | Qt.TextFlag.TextSingleLine, shown)
+        self._painter.drawText(room, _CENTER | _ONE_LINE, shown)
 
 
 def fill_part(painter: QPainter, part: QRectF, name: str, look: Look) -> None:

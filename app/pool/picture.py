@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetricsF, QPainter, QRegion
+from PySide6.QtGui import QPainter, QRegion
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.look.look import line_px
 from app.pool.geometry import Point, lay_out, light_place
 from app.pool.light import TravellingLight
 from app.pool.petal_button import PetalButton, as_tip
@@ -192,7 +193,7 @@ class PoolPicture(QWidget):
 
     def _arrange(self) -> None:
         ring = self._shown.ring
-        line = QFontMetricsF(self._look.font("small")).height()
+        line = line_px(self._look.font("small"))
         self._layout = lay_out(
             self.width(), self.height(), len(ring.petals), len(ring.outside), line
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainterPath, QPen
 
+from app.look.look import line_px
 from app.pool.geometry import Arc, arc_between, label_place, light_place, on_ring
 from app.pool.petal_painter import PetalPainter
 from app.pool.words import number_text
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from engine.domain import NodeId
 
 _CENTER = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignVCenter
+_ONE_LINE = Qt.TextFlag.TextSingleLine | Qt.TextFlag.TextDontClip
 _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _DIMMED = 0.62  # a plan, before it is true
 
@@ -215,13 +217,13 @@ class RingPainter:
     def _heart_text(self, ring: Ring, heart: Heart, box: QRectF) -> None:
         lines = self._heart_lines(ring, heart)
         ink = "on_heart" if ring.is_running else "ink"
-        height = sum(QFontMetricsF(font).height() for _, font in lines)
+        height = sum(line_px(font) for _, font in lines)
         while lines and height > 1.5 * box.height() / 2 and len(lines) > 1:
             lines = [line for line in lines if line is not lines[-1]]
-            height = sum(QFontMetricsF(font).height() for _, font in lines)
+            height = sum(line_px(font) for _, font in lines)
         y = box.center().y() - height / 2
         for text, font in lines:
-            line = QFontMetricsF(font).height()
+            line = line_px(font)
             # A line away from the middle has less room in a circle.
             off = max(abs(y - box.center().y()), abs(y + line - box.center().y()))
             half = math.sqrt(max(1.0, (box.width() / 2) ** 2 - off**2)) - self._look.px(2)
@@ -279,7 +281,7 @@ class RingPainter:
         painter.setBrush(look.colour("raised" if is_raised else "paper"))
         painter.drawRoundedRect(room, look.px(8), look.px(8))
         bold, small = look.font("small", bold=True), look.font("small")
-        line = QFontMetricsF(small).height()
+        line = line_px(small)
         inner = room.adjusted(look.space(3), look.space(1), -look.space(2), -look.space(1))
         lines = _wrapped(self._words.reason(pc), QFontMetricsF(small), inner.width(), 3)
         top = inner.center().y() - (1 + len(lines)) * line / 2
@@ -298,7 +300,7 @@ class RingPainter:
         self._painter.setFont(font)
         self._painter.setPen(self._look.colour(colour))
         shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room.width())
-        self._painter.drawText(room, flags | Qt.TextFlag.TextSingleLine, shown)
+        self._painter.drawText(room, flags | _ONE_LINE, shown)
 
 
 def _wrapped(text: str, metrics: QFontMetricsF, width: float, most: int) -> list[str]:

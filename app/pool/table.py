@@ -94,8 +94,7 @@ class PoolTableModel(QAbstractTableModel):
         if role in {Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleDescriptionRole}:
             return self._words.sentence(pc)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignRight if column in _NUMBERS else Qt.AlignmentFlag.AlignLeft
-            return int(side | Qt.AlignmentFlag.AlignVCenter)
+            return _side_of(column)
         return None
 
     def headerData(
@@ -104,7 +103,9 @@ class PoolTableModel(QAbstractTableModel):
         orientation: Qt.Orientation,
         role: int = Qt.ItemDataRole.DisplayRole,
     ) -> Any:  # noqa: ANN401
-        """Return a column's name."""
+        """Return a column's name, which stands where its cells stand."""
+        if role == Qt.ItemDataRole.TextAlignmentRole and orientation == Qt.Orientation.Horizontal:
+            return _side_of(_COLUMNS[section])
         if role != Qt.ItemDataRole.DisplayRole:
             return None
         if orientation == Qt.Orientation.Vertical:
@@ -136,6 +137,11 @@ class PoolTableModel(QAbstractTableModel):
     def _say_again(self) -> None:
         self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(_COLUMNS) - 1)
         self.show_ring(self._ring)
+
+
+def _side_of(column: str) -> int:
+    side = Qt.AlignmentFlag.AlignRight if column in _NUMBERS else Qt.AlignmentFlag.AlignLeft
+    return int(side | Qt.AlignmentFlag.AlignVCenter)
 
 
 def _part(memory: MemoryParts, column: str) -> int:

@@ -73,9 +73,7 @@ class Composer(QFrame):
         self._redress()
 
     def _lay_out(self) -> None:
-        space = self._look.space
         box = QHBoxLayout(self._box)
-        box.setContentsMargins(space(3), space(2), space(2), space(2))
         box.addWidget(self.editor, 1)
         box.addWidget(self._button, 0, Qt.AlignmentFlag.AlignBottom)
         below = QHBoxLayout()
@@ -85,7 +83,6 @@ class Composer(QFrame):
         below.addStretch(1)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
-        outer.setSpacing(space(1))
         outer.addWidget(self._box)
         outer.addLayout(below)
 
@@ -198,6 +195,8 @@ class Composer(QFrame):
         side = look.px(20)
         self._button.setIconSize(QSize(side, side))
         self._button.setFixedSize(look.space(9), look.space(9))
+        self._box.layout().setContentsMargins(*map(look.space, (3, 2, 2, 2)))
+        self.layout().setSpacing(look.space(1))
         self._hint.setFont(look.font("small"))
         self._cancel.setFont(look.font("small"))
         self._on_height()

@@ -41,7 +41,6 @@ class Banner(QFrame):
         self._close = QToolButton(self)
         self._close.setObjectName("quietButton")
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(look.space(3), look.space(1), look.space(1), look.space(1))
         layout.addWidget(self._label, 1)
         layout.addWidget(self._button)
         layout.addWidget(self._close)
@@ -108,6 +107,7 @@ class Banner(QFrame):
 
     def redress(self) -> None:
         """Take over theme and scale."""
+        self.layout().setContentsMargins(*map(self._look.space, (3, 1, 1, 1)))
         side = self._look.px(16)
         self._close.setIcon(self._look.icon("close", "quiet"))
         self._close.setIconSize(QSize(side, side))

@@ -182,13 +182,10 @@ class ChatList(QFrame):
         view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
 
     def _lay_out(self) -> None:
-        space = self._look.space
         head = QHBoxLayout()
         head.addWidget(self._title, 1)
         head.addWidget(self._new)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(space(2), space(3), space(2), space(2))
-        layout.setSpacing(space(2))
         layout.addLayout(head)
         layout.addWidget(self._search)
         layout.addWidget(self._nothing)
@@ -304,6 +301,8 @@ class ChatList(QFrame):
     def redress(self) -> None:
         """Take over theme and scale."""
         look = self._look
+        self.layout().setContentsMargins(*map(look.space, (2, 3, 2, 2)))
+        self.layout().setSpacing(look.space(2))
         side = look.px(20)
         self._new.setIcon(look.icon("plus"))
         self._new.setIconSize(QSize(side, side))

@@ -81,20 +81,16 @@ class ChatSettings(QFrame):
         self.redress()
 
     def _lay_out(self) -> None:
-        space = self._look.space
         head = QHBoxLayout()
         head.addWidget(self._title, 1)
         head.addWidget(self._close)
-        form = QFormLayout()
+        form = self._form = QFormLayout()
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-        form.setVerticalSpacing(space(2))
         for name, label in self._labels.items():
             field = getattr(self, name)
             label.setBuddy(field)
             form.addRow(label, field)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(space(4), space(3), space(3), space(3))
-        layout.setSpacing(space(2))
         layout.addLayout(head)
         layout.addWidget(self._prompt_label)
         layout.addWidget(self.prompt, 1)
@@ -184,6 +180,10 @@ class ChatSettings(QFrame):
         """Take over theme and scale."""
         look = self._look
         self.setFixedWidth(look.px(PANE_PX))
+        self.layout().setContentsMargins(*map(look.space, (4, 3, 3, 3)))
+        self.layout().setSpacing(look.space(2))
+        self._form.setVerticalSpacing(look.space(2))
+        self._form.setHorizontalSpacing(look.space(3))
         self._title.setFont(look.font("lead", bold=True))
         self._close.setIcon(look.icon("close", "quiet"))
         side = look.px(16)
@@ -191,7 +191,9 @@ class ChatSettings(QFrame):
         for widget in (self.prompt, self._prompt_label, self._reset, *self._labels.values()):
             widget.setFont(look.font())
         for name in _FIELDS:
-            getattr(self, name).setFont(look.font())
+            box = getattr(self, name)
+            box.setFont(look.font())
+            box.lineEdit().setTextMargins(look.space(1), 0, look.space(1), 0)
         self.retell()
 
 

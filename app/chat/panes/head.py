@@ -57,7 +57,6 @@ class Head(QFrame):
         self.more_button.setObjectName("quietButton")
         self._middle = QLabel(self)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(look.space(4), look.space(2), look.space(3), look.space(2))
         layout.addWidget(self.model_button)
         layout.addWidget(self._middle, 1)
         layout.addWidget(self.pool_button)
@@ -120,6 +119,7 @@ class Head(QFrame):
     def redress(self) -> None:
         """Take over theme and scale."""
         look = self._look
+        self.layout().setContentsMargins(*map(look.space, (4, 2, 3, 2)))
         side = look.px(ICON_PX)
         for button, icon in (
             (self.settings_button, "dials"),
