@@ -20,7 +20,7 @@ from protocol import add_protocol_arguments, write_results
 
 from engine.domain import MicroBatch, NodeId, SequenceId, SequenceStep
 from engine.messages.chain import OpenSequence, Placement, StagePlace
-from engine.messages.codec import encode_control, encode_micro_batch, peek_batch
+from engine.messages.codec import decode, encode_control, encode_micro_batch, peek_batch
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.stage_server import StageServer
 from engine.sampling.parameters import SamplingParameters
@@ -79,24 +79,30 @@ async def measure(
         await server.accept(encode_control(opening))
         if send_next is not None:
             await arrived.get()  # the opening, passed on
+        token = 0
         for number in range(num_passes + NUM_WARMUPS):
-            frame = _frame(number, folder.manifest.model.hidden_size, is_first=description.is_first)
+            hidden_size = None if description.is_first else folder.manifest.model.hidden_size
+            frame = _frame(number, hidden_size, token)
             began = time.perf_counter()
             await server.accept(frame)
             ended, answer = await arrived.get()
             if number >= NUM_WARMUPS:
                 own_ms.append((ended - began) * 1e3 - peek_batch(answer).compute_us / 1e3)
+            if send_next is None:
+                token = decode(answer).rows[0].token_ids[0]  # the last stage goes on with no other
         loop.cancel()
     return own_ms
 
 
-def _frame(number: int, hidden_size: int, *, is_first: bool) -> bytes:
+def _frame(number: int, hidden_size: int | None, token: int) -> bytes:
     count = PROMPT_TOKENS if number == 0 else 1
     past = 0 if number == 0 else PROMPT_TOKENS + number - 1
     rng = np.random.default_rng(number)
-    hidden = None if is_first else rng.standard_normal((count, hidden_size), dtype=np.float32)
+    hidden = None
+    if hidden_size is not None:
+        hidden = rng.standard_normal((count, hidden_size), dtype=np.float32)
     step = SequenceStep(SequenceId(1), past, count, 1)
-    ids = rng.integers(0, 500, count, dtype=np.int32)
+    ids = np.full(count, token, np.int32)
     return encode_micro_batch(MicroBatch(number, 1, (step,), ids, hidden))
 
 

@@ -114,8 +114,8 @@ def filling(
         users = range(first, min(first + together, num_users + 1))
         for past in range(0, prompt_tokens, chunk_tokens):
             count = min(chunk_tokens, prompt_tokens - past)
-            has_logits = past + count == prompt_tokens
-            yield tuple(SequenceStep(SequenceId(u), past, count, int(has_logits)) for u in users)
+            # Nothing is drawn: the last stage would go on with no other token than that.
+            yield tuple(SequenceStep(SequenceId(u), past, count, 0) for u in users)
     yield tuple(
         SequenceStep(SequenceId(user), prompt_tokens, 1, 1) for user in range(1, num_users + 1)
     )

@@ -140,6 +140,7 @@ class Generate(Message, frozen=True):
     next_number: int = 0  # of its next ``TextDelta``
     asked_at: str | None = None  # ISO 8601, for templates that write the date; None: head's clock
     epoch: int = 0  # of the placement it is meant for; 0: whichever runs
+    speculate: bool = True  # False: nobody guesses how the answer goes on
     reuse_prefix: bool = True  # whether caches are shared with earlier and later requests
 
 
@@ -171,6 +172,8 @@ class Finished(Message, frozen=True):
     decode_s: float  # first token delivered to last token delivered
     chain_compute_ms: float  # mean time the stages computed for one decode pass, all together
     cached_tokens: int = 0  # of the prompt, that were in the caches already
+    drafted_tokens: int = 0  # that were guessed and sent to the stages
+    accepted_tokens: int = 0  # of those, that became part of the answer
 
 
 class AnswerInterrupted(Message, frozen=True):

@@ -18,11 +18,19 @@ from engine.domain import (
     LayerRange,
     MicroBatch,
     NodeId,
+    SampledTokens,
     SequenceId,
     SequenceStep,
     StageKind,
 )
-from engine.errors import CompileError, DaisyError, InferenceError, StageError, rebuilt
+from engine.errors import (
+    CompileError,
+    DaisyError,
+    InferenceError,
+    RemoteProtocolError,
+    StageError,
+    rebuilt,
+)
 from engine.messages.chain import BatchFailed, OpenSequence, Placement, StagePlace
 from engine.messages.codec import decode, encode_control, encode_micro_batch, peek_batch
 from engine.messages.deployment import Trouble
@@ -43,7 +51,7 @@ TOKEN_WITHIN_S = 30.0
 _CONTEXT_TOKENS = 64
 _EPOCH = 1
 _SEQUENCE = SequenceId(1)
-_TOKENS = (5, 9)  # the first fills what is filled at first use; the second is measured
+_FIRST_TOKEN = 5  # fills what is filled at first use; the one drawn behind it is measured
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -154,12 +162,25 @@ async def _token_ms(process: StageProcess, device: str) -> float:
     try:
         async with asyncio.timeout(TOKEN_WITHIN_S):
             await process.send(encode_control(opening))
-            answers = [await _answered(process, n, token) for n, token in enumerate(_TOKENS)]
+            first = await _answered(process, 0, _FIRST_TOKEN)
+            second = await _answered(process, 1, _drawn(first))
     except TimeoutError as exc:
         raise InferenceError(
             f"{device} did not compute two tokens within {TOKEN_WITHIN_S:g} s."
         ) from exc
-    return peek_batch(answers[-1]).compute_us / 1000
+    return peek_batch(second).compute_us / 1000
+
+
+def _drawn(answer: bytes) -> int:
+    """Return the token of an answer, with which alone the stage goes on.
+
+    Raises:
+        RemoteProtocolError: There is none.
+    """
+    message = decode(answer)
+    if not isinstance(message, SampledTokens) or not message.rows or not message.rows[0].token_ids:
+        raise RemoteProtocolError("The stage computed a token and drew none.")
+    return message.rows[0].token_ids[0]
 
 
 async def _answered(process: StageProcess, position: int, token: int) -> bytes:

@@ -21,9 +21,10 @@ from engine.errors import DaisyError, PipelineBrokenError, PlacementError, rebui
 from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence, StageFailed
 from engine.messages.codec import encode_control, encode_micro_batch, peek_batch
 from engine.messages.control import Accepted, Generate
+from engine.pipeline.draft_desk import DraftDesk
+from engine.pipeline.head_limits import limits_of
 from engine.pipeline.live_request import LiveRequest
 from engine.scheduler.cache_room import Closed, Opened
-from engine.scheduler.limits import PrefixReuse, SchedulerLimits
 from engine.scheduler.queue_time import QueueTime
 from engine.scheduler.request import Sequence, check_max_tokens
 from engine.scheduler.scheduler import Scheduler
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from engine.messages.chain import Placement
     from engine.messages.message import Message
     from engine.pipeline.chat_text import ChatText
+    from engine.pipeline.draft_desk import Guessing
     from engine.pipeline.live_request import SendToAsker
     from engine.pipeline.reply import Reply
     from engine.sampling.parameters import SamplingParameters
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     Submit = Callable[[bytes], Awaitable[None]]
 
-MAX_BLOCK_TOKENS = 32  # the larger of the devices' KV block sizes; a smaller one wastes less
 _PROBE = Generate(request_id="probe", prompt="a", max_tokens=1, ignore_eos=True)
 
 
@@ -67,6 +68,7 @@ class Head:
         placement: Placement,
         submit: Submit,
         on_broken: Callable[[StageFailed], None] | None = None,
+        guessing: Guessing | None = None,
     ) -> None:
         """Begin with no requests.
 
@@ -75,6 +77,7 @@ class Head:
             placement: What this head feeds.
             submit: Hands a frame to the first stage.
             on_broken: Told once, which stage broke the chain.
+            guessing: Who guesses how answers go on; None for nobody.
         """
         self.epoch = placement.epoch
         self._text = text
@@ -82,12 +85,15 @@ class Head:
         self._max_sequences = placement.max_sequences
         self._submit = submit
         self._on_broken = on_broken
-        self._scheduler = Scheduler(_limits(placement), placement.epoch)
+        self._wake = asyncio.Event()
+        self._desk = DraftDesk(guessing, len(placement.stages), self._wake.set)
+        self._scheduler = Scheduler(
+            limits_of(placement, text.vocab_size), placement.epoch, self._desk.speculation
+        )
         self._live: dict[SequenceId, LiveRequest] = {}
         self._by_key: dict[str, LiveRequest | None] = {}  # None while its prompt is made
         self._cancelled: set[str] = set()  # of those
         self._untold: deque[tuple[LiveRequest, tuple[int, ...]]] = deque()
-        self._wake = asyncio.Event()
         self._num_sequences = 0
         self._queue_time = QueueTime()
         self._heard_s = time.monotonic()  # of the chain, whatever it computed
@@ -193,15 +199,15 @@ class Head:
 
     def _queue(self, live: LiveRequest, prepared: _Prepared, key: str | None) -> None:
         committed_ids = live.request.committed_ids
-        self._scheduler.add(
-            Sequence(
-                live.sequence_id,
-                prepared.prompt_ids,
-                prepared.max_tokens,
-                committed_ids,
-                reuses_prefix=live.request.reuse_prefix,
-            )
+        live.sequence = Sequence(
+            live.sequence_id,
+            prepared.prompt_ids,
+            prepared.max_tokens,
+            committed_ids,
+            reuses_prefix=live.request.reuse_prefix,
+            speculates=live.request.speculate,
         )
+        self._scheduler.add(live.sequence)
         self._live[live.sequence_id] = live
         if key is not None:
             self._by_key[key] = live
@@ -237,6 +243,7 @@ class Head:
         """
         now_s = self._heard_s = time.monotonic()
         compute_us = peek_batch(frame).compute_us
+        self._desk.answered(tokens, compute_us)
         for sequence_id, token_ids in self._scheduler.apply(tokens):
             live = self._live.get(sequence_id)
             if live is None:
@@ -289,6 +296,11 @@ class Head:
 
         Cancellation: stops between frames.
         """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._desk.run_loop(self._scheduler.drafts))
+            await self._send_loop()
+
+    async def _send_loop(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -308,12 +320,15 @@ class Head:
 
     async def _send_all(self) -> None:
         while True:
+            held = await self._desk.ask(self._scheduler.drafts)
             # All of it before the first wait: a sequence may end meanwhile, and a stage must not
             # get a step of one that was never opened.
-            batch = self._scheduler.next_micro_batch() if self._broken is None else None
+            is_whole = self._broken is None
+            batch = self._scheduler.next_micro_batch(held) if is_whole else None
             frames = [encode_control(self._change(each)) for each in self._scheduler.take_changes()]
             if batch is not None:
                 frames.append(encode_micro_batch(batch))
+                self._desk.sent(batch)
             for frame in frames:
                 await self._submit(frame)
             if batch is None:
@@ -327,6 +342,7 @@ class Head:
         if live.running_s is not None:
             self._queue_time.ended(live.running_s)
         self._scheduler.cancel(live.sequence_id)
+        self._desk.end(live.sequence_id)
         self._wake.set()
 
     def _note_progress(self, now_s: float) -> None:
@@ -366,26 +382,3 @@ def _seeded(request: Generate) -> SamplingParameters:
     if request.seed_given:
         return request.sampling
     return msgspec.structs.replace(request.sampling, seed=secrets.randbits(63))
-
-
-def _limits(placement: Placement) -> SchedulerLimits:
-    """Return what the stages of a placement allow; they round up to whole blocks as well."""
-    blocks = -(-placement.context_tokens // MAX_BLOCK_TOKENS)
-    return SchedulerLimits(
-        max_tokens=blocks * MAX_BLOCK_TOKENS * placement.max_sequences,
-        block_tokens=MAX_BLOCK_TOKENS,
-        max_sequences=placement.max_sequences,
-        num_stages=len(placement.stages),
-        # The chunks of one long prompt follow each other down the chain, which keeps their order.
-        max_chunks_in_flight=len(placement.stages),
-        prefix_reuse=_prefix_reuse(placement),
-    )
-
-
-def _prefix_reuse(placement: Placement) -> PrefixReuse:
-    """Return what all stages of a placement can do; one that can do less decides."""
-    if any(place.device.startswith("NPU") for place in placement.stages):
-        return PrefixReuse.NONE  # one cache, which NPUW keeps to itself
-    if any(place.kind == "stateful" for place in placement.stages):
-        return PrefixReuse.TAKEN_OVER
-    return PrefixReuse.SHARED

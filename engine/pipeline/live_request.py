@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.messages.control import Generate
     from engine.messages.message import Message
     from engine.pipeline.reply import Reply
+    from engine.scheduler.request import Sequence
 
     SendToAsker = Callable[[Message], Awaitable[None]]
 
@@ -37,6 +38,7 @@ class LiveRequest:
         reply: Its answer so far.
         opening: How its sequence begins on the stages.
         began_s: When it came.
+        sequence: At the scheduler; None where nothing is left to compute.
 
     Thread: the node's loop.
     """
@@ -45,6 +47,7 @@ class LiveRequest:
     reply: Reply
     opening: OpenSequence
     began_s: float
+    sequence: Sequence | None = field(default=None, init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _failure: DaisyError | None = field(default=None, init=False)
     _cached_tokens: int | None = field(default=None, init=False)
@@ -216,4 +219,6 @@ class LiveRequest:
             decode_s=0.0 if first is None or last is None else last - first,
             chain_compute_ms=sum(computed) / len(computed) / 1000 if computed else 0.0,
             cached_tokens=self._cached_tokens or 0,
+            drafted_tokens=0 if self.sequence is None else self.sequence.num_drafted_tokens,
+            accepted_tokens=0 if self.sequence is None else self.sequence.num_accepted_tokens,
         )

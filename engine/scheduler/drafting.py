@@ -55,3 +55,30 @@ class Drafter(Protocol):
     async def close(self, sequence_id: SequenceId) -> None:
         """Forget a sequence that has ended; nothing happens for one that is not known."""
         ...
+
+
+class DraftLengths(Protocol):
+    """Chooses how many tokens to guess. Pure: times are told, not taken."""
+
+    def choose(self, sequence_id: SequenceId, num_running: int) -> int:
+        """Return how many tokens to guess for a sequence's next frame; 0 where it does not pay.
+
+        Args:
+            sequence_id: Any; asked once for each answer that comes.
+            num_running: Sequences that run, this one included.
+        """
+        ...
+
+    def observe(self, sequence_id: SequenceId, num_drafted: int, num_accepted: int) -> None:
+        """Take what became of a frame's drafts.
+
+        Args:
+            sequence_id: Whose.
+            num_drafted: Drafts behind the frame's first token, 1 or more.
+            num_accepted: How many of them held; the next one, if any, did not.
+        """
+        ...
+
+    def forget(self, sequence_id: SequenceId) -> None:
+        """Drop what is known of a sequence that has ended; nothing happens for a stranger."""
+        ...

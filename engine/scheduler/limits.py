@@ -33,6 +33,7 @@ class SchedulerLimits:
         max_chunks_in_flight: Prefill chunks of one sequence that may follow each other down the
             chain. More than 1 shortens the time to first token on two stages or more, and needs
             a chain that keeps the order of frames.
+        vocab_size: Ids below it can be fed; guesses of others are not.
         prefix_reuse: What is kept of ended sequences, in room that nobody needs.
     """
 
@@ -44,6 +45,7 @@ class SchedulerLimits:
     chunk_tokens: int = 256
     max_batch_tokens: int = 512
     max_chunks_in_flight: int = 1
+    vocab_size: int = 2**31
     prefix_reuse: PrefixReuse = PrefixReuse.NONE
 
     @property

@@ -11,7 +11,9 @@ The tokens of a sequence are three runs, kept by two counters::
     the prompt comes first; everything from num_prompt_tokens on is the answer
 
 Prefill and decode are the same thing to the caches: decode is the case of one token to go. A
-sequence that is replayed after a failure prefills prompt and answer alike.
+sequence that is replayed after a failure prefills prompt and answer alike. Behind the committed
+tokens there may be guesses (``TokenLine``); while it decodes, those may be scheduled as well, and
+num_scheduled then lies beyond num_tokens.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.errors import ContextTooLongError, LocalProtocolError, UsageError
 from engine.scheduler.kept_prefixes import chained_hash
+from engine.scheduler.token_line import TokenLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as OrderedItems
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from engine.domain import SequenceId, SequenceStep
@@ -105,18 +107,27 @@ class Sequence:
         num_computed_tokens: Confirmed to be in the caches of every stage.
         num_scheduled_tokens: Those, and what is in a micro-batch now.
         reuses_prefix: Whether its caches are shared with other requests, before and after it.
+        speculates: Whether it may be guessed how it goes on.
+        line: Its tokens, those that are guessed behind those that are committed.
+        num_drafted_tokens: Guesses that were sent to the stages.
+        num_accepted_tokens: Those of them that became part of the answer.
+        num_losses: Steps of it that a stage has dropped since its newest token.
     """
 
     __slots__ = (
         "_block_hashes",
-        "_token_ids",
         "arrival",
+        "line",
         "max_output_tokens",
+        "num_accepted_tokens",
         "num_computed_tokens",
+        "num_drafted_tokens",
+        "num_losses",
         "num_prompt_tokens",
         "num_scheduled_tokens",
         "reuses_prefix",
         "sequence_id",
+        "speculates",
         "state",
     )
 
@@ -128,6 +139,7 @@ class Sequence:
         output_ids: OrderedItems[int] = (),
         *,
         reuses_prefix: bool = True,
+        speculates: bool = True,
     ) -> None:
         """Begin to wait.
 
@@ -137,6 +149,7 @@ class Sequence:
             max_output_tokens: From ``check_max_tokens``.
             output_ids: What is already committed, where an answer goes on after a failure.
             reuses_prefix: Whether its caches may be shared with other requests.
+            speculates: Whether it may be guessed how it goes on.
 
         Raises:
             UsageError: The prompt is empty.
@@ -156,19 +169,23 @@ class Sequence:
         self.arrival = 0
         self.num_computed_tokens = 0
         self.num_scheduled_tokens = 0
+        self.num_drafted_tokens = 0
+        self.num_accepted_tokens = 0
+        self.num_losses = 0
         self.reuses_prefix = reuses_prefix
-        self._token_ids = [*prompt_ids, *output_ids]
+        self.speculates = speculates
+        self.line = TokenLine([*prompt_ids, *output_ids])
         self._block_hashes: list[bytes] = []
 
     @property
     def num_tokens(self) -> int:
         """Committed tokens, prompt and answer together."""
-        return len(self._token_ids)
+        return self.line.num_committed
 
     @property
     def num_output_tokens(self) -> int:
         """Committed tokens of the answer."""
-        return len(self._token_ids) - self.num_prompt_tokens
+        return self.num_tokens - self.num_prompt_tokens
 
     @property
     def max_length(self) -> int:
@@ -183,11 +200,14 @@ class Sequence:
     @property
     def output_ids(self) -> tuple[int, ...]:
         """The committed answer."""
-        return tuple(self._token_ids[self.num_prompt_tokens :])
+        return tuple(self.line.ids(self.num_prompt_tokens, self.num_tokens).tolist())
 
     def token_ids(self, start: int, stop: int) -> NDArray[np.int32]:
-        """Return the committed ids of positions ``[start, stop)``, int32 ``[stop - start]``."""
-        return np.array(self._token_ids[start:stop], dtype=np.int32)
+        """Return the ids of positions ``[start, stop)``, int32 ``[stop - start]``.
+
+        Guesses lie behind the committed ones.
+        """
+        return self.line.ids(start, stop)
 
     def block_hashes(self, num_blocks: int, block_tokens: int) -> tuple[bytes, ...]:
         """Return the chained hashes of the first blocks of committed tokens.
@@ -225,7 +245,9 @@ class Sequence:
 
     def schedule(self, num_tokens: int) -> None:
         """Note that the next tokens went into a micro-batch."""
+        before = max(self.num_scheduled_tokens, self.num_tokens)
         self.num_scheduled_tokens += num_tokens
+        self.num_drafted_tokens += max(self.num_scheduled_tokens - before, 0)
 
     def confirm(self, num_tokens: int) -> None:
         """Note that the oldest tokens in flight are in every stage's cache."""
@@ -234,15 +256,24 @@ class Sequence:
     def commit(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
         """Append what the last stage drew, up to the limit of the answer.
 
+        Where it is not what was guessed, the guesses fall and nothing is in flight any more.
+
         Args:
-            token_ids: In order; with drafts, those that hold.
+            token_ids: In order; with drafts, those that hold and the one behind them. What they
+                were drawn from is confirmed already.
 
         Returns:
             The ids that were appended.
         """
         self.advance(SequenceInput.COMMIT)
+        self.num_losses = 0
         fitting = token_ids[: self.max_output_tokens - self.num_output_tokens]
-        self._token_ids.extend(fitting)
+        num_guessed = self.line.num_guessed
+        num_sent = max(self.num_scheduled_tokens - self.num_tokens, 0)
+        num_held = self.line.commit(fitting)
+        self.num_accepted_tokens += min(num_held, num_sent)
+        if num_held < min(len(fitting), num_guessed):
+            self.num_scheduled_tokens = self.num_computed_tokens
         return fitting
 
     def rewind(self, length: int) -> None:
@@ -260,6 +291,7 @@ class Sequence:
                 f"{self.num_computed_tokens} of its tokens are computed."
             )
         self.num_computed_tokens = self.num_scheduled_tokens = length
+        self.line.drop_guesses()
 
     def is_consistent_with(self, steps: tuple[SequenceStep, ...]) -> bool:
         """Whether the steps in flight lead from the one counter to the other without a gap."""
@@ -268,4 +300,4 @@ class Sequence:
             if step.past_len != reached:
                 return False
             reached += step.num_tokens
-        return reached == self.num_scheduled_tokens <= self.num_tokens
+        return reached == self.num_scheduled_tokens <= self.line.length

@@ -12,6 +12,9 @@ Room in the caches is given as tokens come. When it runs out, what is kept of en
 first; then the youngest sequence that is not in flight goes back to the queue and is computed again
 later; the oldest goes on, so everything ends.
 
+With speculation there are two verbs more, of ``drafts``: ask a drafter for what is ``wanted``, and
+``offer`` what it guesses. It is sent with the steps; the answer says how much of it held.
+
 The head keeps one duty: before any frame, whether there is one or not, it tells the stages what
 ``take_changes`` returns.
 """
@@ -24,31 +27,45 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.domain import MicroBatch, SequenceStep
-from engine.errors import KVCacheFullError, LocalProtocolError, RemoteProtocolError
+from engine.domain import MicroBatch
+from engine.errors import KVCacheFullError, LocalProtocolError
+from engine.scheduler.answers import check_answer, is_lost
 from engine.scheduler.cache_room import CacheRoom
+from engine.scheduler.draft_exchange import DraftExchange
 from engine.scheduler.in_flight import InFlight
 from engine.scheduler.load import SchedulerLoad
 from engine.scheduler.request import Sequence, SequenceInput, SequenceState
+from engine.scheduler.step_choice import StepChoice
 
 if TYPE_CHECKING:
-    from engine.domain import SampledRow, SampledTokens, SequenceId
+    from collections.abc import Collection
+
+    from engine.domain import SampledRow, SampledTokens, SequenceId, SequenceStep
     from engine.scheduler.cache_room import Closed, Opened
     from engine.scheduler.limits import SchedulerLimits
+    from engine.scheduler.speculation import Speculation
 
 _BY_ARRIVAL = attrgetter("arrival")
 
 
 class Scheduler:
-    """The sequences of one placement epoch."""
+    """The sequences of one placement epoch.
 
-    def __init__(self, limits: SchedulerLimits, epoch: int) -> None:
+    Attributes:
+        num_stale_results: Batches and rows dropped; of interest when it grows.
+        drafts: Says whose guesses are wanted, and takes them.
+    """
+
+    def __init__(
+        self, limits: SchedulerLimits, epoch: int, speculation: Speculation | None = None
+    ) -> None:
         """Begin with none.
 
         Args:
             limits: Of the placement; checked here.
             epoch: Of the placement. The next one takes a new scheduler, which is given what
                 ``withdraw`` of the old one returns; answers of another epoch are dropped.
+            speculation: None where nothing is guessed.
         """
         self._limits = limits.checked()
         self._epoch = epoch
@@ -56,9 +73,16 @@ class Scheduler:
         self._running: dict[SequenceId, Sequence] = {}  # served longest ago first
         self._in_flight = InFlight()
         self._room = CacheRoom(limits, self._in_flight)
+        self._speculation = speculation
+        self._choice = StepChoice(
+            self._limits, self._running, self._in_flight, self._room, speculation
+        )
+        self.drafts = DraftExchange(
+            self._running, self._in_flight, self._choice, speculation, limits.vocab_size
+        )
         self._num_batches = 0
         self._num_arrivals = 0
-        self.num_stale_results = 0  # batches and rows dropped; of interest when it grows
+        self.num_stale_results = 0
 
     # ---- sequences come and go -----------------------------------------------------------------
 
@@ -148,19 +172,22 @@ class Scheduler:
         self._in_flight.clear()
         return withdrawn
 
-    # ---- the two verbs of the loop -------------------------------------------------------------
+    # ---- the verbs of the loop -----------------------------------------------------------------
 
-    def next_micro_batch(self) -> MicroBatch | None:
+    def next_micro_batch(self, held: Collection[SequenceId] = ()) -> MicroBatch | None:
         """Return the next micro-batch and count it as in flight.
+
+        Args:
+            held: Sequences that wait a little for guesses; no step of theirs is sent.
 
         Returns:
             Decodes first, then prefill chunks; ``token_ids`` int32 ``[num_tokens]``. None where
             nothing is ready, or as much as is allowed is in flight.
         """
-        if len(self._in_flight) >= self._limits.batches_in_flight:
+        if len(self._in_flight) >= self._choice.max_in_flight:
             return None
         self._admit()
-        steps = self._next_steps()
+        steps = self._choice.next_steps(held, self._requeue)
         if not steps:
             return None
         batch = MicroBatch(
@@ -191,7 +218,7 @@ class Scheduler:
 
         Returns:
             The sequences that have new tokens, with these, in the order of the batch. A sequence
-            at its limit is finished.
+            at its limit is finished; one whose step was dropped is computed from its beginning.
 
         An answer that does not fit the batch raises ``RemoteProtocolError``; nothing is changed.
         """
@@ -201,18 +228,20 @@ class Scheduler:
             return []
         rows = {row.sequence_id: row for row in result.rows}
         for step in steps.values():
-            self._check_answer(step, rows.get(step.sequence_id))
+            check_answer(self._running[step.sequence_id], step, rows.get(step.sequence_id))
         self._in_flight.forget(result.batch_id)
         self.num_stale_results += len(rows.keys() - steps.keys())
         committed = []
         for step in steps.values():
             sequence = self._running[step.sequence_id]
-            sequence.confirm(step.num_tokens)
-            if step.num_logits:
-                new_ids = sequence.commit(rows[step.sequence_id].token_ids)
+            if is_lost(step, rows.get(step.sequence_id)):
+                self.rewind(step.sequence_id, 0)
+                sequence.num_losses += 1
+            elif step.num_logits:
+                new_ids = self._commit(sequence, step, rows[step.sequence_id])
                 committed.append((step.sequence_id, new_ids))
-                if sequence.is_at_limit:
-                    self.finish(step.sequence_id)
+            else:
+                sequence.confirm(step.num_tokens)
         return committed
 
     def take_changes(self) -> tuple[Opened | Closed, ...]:
@@ -271,56 +300,6 @@ class Scheduler:
             sequence.begin_at(num_cached)
             self._running[sequence.sequence_id] = self._waiting.pop(0)
 
-    def _next_steps(self) -> list[SequenceStep]:
-        """Choose steps, served longest ago first; return decodes before prefill chunks."""
-        max_steps = -(-len(self._running) // self._limits.num_groups)
-        num_free_rows = self._limits.max_batch_tokens
-        chosen: dict[SequenceId, SequenceStep] = {}
-        for sequence in list(self._running.values()):
-            if len(chosen) == max_steps:
-                break
-            # A row stays free for each sequence that may still come.
-            step = self._step_of(sequence, num_free_rows - (max_steps - len(chosen) - 1))
-            if step is not None and self._has_room(sequence, step, chosen):
-                chosen[sequence.sequence_id] = step
-                num_free_rows -= step.num_tokens
-        return sorted(
-            chosen.values(),
-            key=lambda step: self._running[step.sequence_id].state is SequenceState.PREFILL,
-        )
-
-    def _step_of(self, sequence: Sequence, max_tokens: int) -> SequenceStep | None:
-        """Return a sequence's next step; None where it waits for an answer, or is preempted."""
-        num_left = sequence.num_tokens - sequence.num_scheduled_tokens
-        in_flight = self._in_flight.steps_of(sequence.sequence_id)
-        is_ready = sequence.sequence_id in self._running and num_left > 0
-        if not is_ready or len(in_flight) >= self._limits.max_chunks_in_flight:
-            return None
-        num_tokens = min(num_left, self._limits.chunk_tokens, max_tokens)
-        return SequenceStep(
-            sequence_id=sequence.sequence_id,
-            past_len=sequence.num_scheduled_tokens,
-            num_tokens=num_tokens,
-            num_logits=int(num_tokens == num_left),
-        )
-
-    def _has_room(
-        self, sequence: Sequence, step: SequenceStep, chosen: dict[SequenceId, SequenceStep]
-    ) -> bool:
-        """Reserve a step's room, sending younger sequences back to the queue if need be."""
-        while not self._room.reserve(sequence.sequence_id, step.past_len + step.num_tokens):
-            younger = [
-                other
-                for other in self._running.values()
-                if other.arrival > sequence.arrival
-                and other.sequence_id not in chosen
-                and not self._in_flight.steps_of(other.sequence_id)
-            ]
-            if not younger:
-                return False
-            self._requeue(max(younger, key=_BY_ARRIVAL))
-        return True
-
     # ---- bookkeeping ---------------------------------------------------------------------------
 
     def _find(self, sequence_id: SequenceId) -> Sequence | None:
@@ -333,6 +312,8 @@ class Scheduler:
             return
         sequence.advance(event)
         self._in_flight.strike_out(sequence_id)
+        if self._speculation is not None:
+            self._speculation.forget(sequence_id)
         if self._running.pop(sequence_id, None) is None:
             self._waiting.remove(sequence)
         elif event is SequenceInput.FINISH:
@@ -357,25 +338,18 @@ class Scheduler:
         self._in_flight.forget(batch_id)
         return tuple(steps)
 
-    def _check_answer(self, step: SequenceStep, row: SampledRow | None) -> None:
-        """Check that a row is the answer to a step.
-
-        Raises:
-            RemoteProtocolError: It is not, or an earlier chunk has not been answered.
-        """
-        if self._running[step.sequence_id].num_computed_tokens != step.past_len:
-            raise RemoteProtocolError(
-                f"The answer for sequence {step.sequence_id} from {step.past_len} came before "
-                f"that to an earlier micro-batch."
-            )
-        expected = (step.past_len + step.num_tokens - step.num_logits + 1, step.num_logits)
-        if step.num_logits and (
-            row is None or (row.first_position, len(row.token_ids)) != expected
-        ):
-            raise RemoteProtocolError(
-                f"Sequence {step.sequence_id} should have {expected[1]} tokens from position "
-                f"{expected[0]} and got {row}."
-            )
+    def _commit(self, sequence: Sequence, step: SequenceStep, row: SampledRow) -> tuple[int, ...]:
+        """Take a checked row; where a guess did not hold, what stands on it counts no more."""
+        sequence.confirm(step.num_tokens - step.num_logits + len(row.token_ids))
+        new_ids = sequence.commit(row.token_ids)
+        if sequence.num_scheduled_tokens == sequence.num_computed_tokens:
+            self._in_flight.strike_out(step.sequence_id)
+        if self._speculation is not None:
+            num_drafted, num_accepted = step.num_logits - 1, len(row.token_ids) - 1
+            self._speculation.answered(step.sequence_id, num_drafted, num_accepted)
+        if sequence.is_at_limit:
+            self.finish(step.sequence_id)
+        return new_ids
 
     def _is_queue_out_of_order(self) -> bool:
         arrivals = [sequence.arrival for sequence in self._waiting]

@@ -25,9 +25,11 @@ from engine.messages.stage_control import (
     Shutdown,
 )
 from engine.stages.loading import load_stage
+from engine.stages.step_door import StepDoor, empty_row, without
 from engine.stages.token_history import TokenHistory
 
 if TYPE_CHECKING:
+    from engine.domain import SampledRow, SequenceId
     from engine.stages.process import FramePipe
     from engine.stages.stage import Stage
 
@@ -46,6 +48,7 @@ class StageService:
         """
         self._stage = stage
         self._history = TokenHistory()
+        self._door = StepDoor(knows_draws=stage.description.is_last)
 
     def answer(
         self,
@@ -71,10 +74,12 @@ class StageService:
                 if message.prefix is not None:
                     self._stage.begin_from(message.sequence_id, message.prefix)
                 self._history.open(message)
+                self._door.forget(message.sequence_id)
                 return None
             case CloseSequence():
                 self._stage.release(message.sequence_id)
                 self._history.close(message.sequence_id)
+                self._door.forget(message.sequence_id)
                 return None
             case ReportKVUsage():
                 return encode_control(KVUsageReport(usage=self._stage.kv_usage()))
@@ -86,17 +91,24 @@ class StageService:
                 )
 
     def _run(self, batch: MicroBatch, computed_before_us: int) -> bytes:
+        dropped = self._door.dropped(batch)
+        kept = without(batch, dropped)
+        if kept is None:  # nothing is computed, and the stages behind have nothing to do
+            return encode_sampled_tokens(self._drawn(batch, dropped, ()), computed_before_us)
         began = time.perf_counter()
         try:
-            rows = self._stage.run(batch)
+            rows = self._stage.run(kept)
             own_us = int((time.perf_counter() - began) * 1e6)
             compute_us = min(computed_before_us + own_us, _MAX_U32)
             if not self._stage.description.is_last:
-                answer = MicroBatch(batch.batch_id, batch.epoch, batch.steps, batch.token_ids, rows)
+                self._door.advance(kept.steps, ())
+                answer = MicroBatch(kept.batch_id, kept.epoch, kept.steps, kept.token_ids, rows)
                 return encode_micro_batch(answer, compute_us)
-            drawn = SampledTokens(batch.batch_id, batch.epoch, self._history.draw(batch, rows))
-            return encode_sampled_tokens(drawn, compute_us)
+            drawn = self._history.draw(kept, rows)
+            self._door.advance(kept.steps, drawn)
+            return encode_sampled_tokens(self._drawn(batch, dropped, drawn), compute_us)
         except DaisyError as error:
+            self._door.lose(kept.steps)
             failed = BatchFailed(
                 epoch=batch.epoch,
                 batch_id=batch.batch_id,
@@ -107,6 +119,13 @@ class StageService:
                 advice=error.advice,
             )
             return encode_control(failed)
+
+    def _drawn(
+        self, batch: MicroBatch, dropped: frozenset[SequenceId], rows: tuple[SampledRow, ...]
+    ) -> SampledTokens:
+        """Return the answer to a batch: an empty row stands for each step that was dropped."""
+        empty = (empty_row(step) for step in batch.steps if step.sequence_id in dropped)
+        return SampledTokens(batch.batch_id, batch.epoch, (*rows, *empty))
 
 
 def serve(pipe: FramePipe) -> None:

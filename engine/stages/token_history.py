@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.domain import SampledRow
 from engine.errors import LocalProtocolError
-from engine.sampling.sampler import sample_rows
+from engine.sampling.verification import draw_while_drafts_hold
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class TokenHistory:
         self._sequences.pop(sequence_id, None)
 
     def draw(self, batch: MicroBatch, logits: NDArray[np.float32]) -> tuple[SampledRow, ...]:
-        """Draw one token for every row of logits.
+        """Draw the next tokens of each step: one, or as many as its drafts hold and one more.
 
         Args:
             batch: Its ids are recorded first.
@@ -93,7 +93,7 @@ class TokenHistory:
 def _draw(sequence: _Sequence, step: SequenceStep, logits: NDArray[np.float32]) -> SampledRow:
     # The token of a row comes right behind it.
     first_position = step.past_len + step.num_tokens - step.num_logits + 1
-    drawn = sample_rows(
+    drawn = draw_while_drafts_hold(
         logits,
         sequence.parameters,
         sequence.ids,

@@ -29,7 +29,7 @@ def test_every_position_of_every_user_is_filled_once_and_in_order(
             assert step.past_len == filled[step.sequence_id]
             assert 1 <= step.num_tokens <= chunk
             filled[step.sequence_id] += step.num_tokens
-            assert step.num_logits == int(filled[step.sequence_id] >= context - 1)
+            assert step.num_logits == int(filled[step.sequence_id] >= context)
     assert filled == dict.fromkeys(range(1, num_users + 1), context)
 
 

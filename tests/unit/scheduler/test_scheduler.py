@@ -261,16 +261,6 @@ def test_answers_to_two_chunks_must_come_in_order():
     assert filled.apply(answer(second)) == [(1, (9,))]
 
 
-def test_rows_for_drafts_commit_several_tokens():
-    """A batch in which a step wants two logits is answered with two tokens."""
-    filled = with_sequences(sequence(1))
-    batch = filled.next_micro_batch()
-    wide = type(batch.steps[0])(SequenceId(1), 0, 4, 2)
-    filled._in_flight.record(batch.batch_id, (wide,))
-    row = SampledRow(SequenceId(1), 3, (5, 6))
-    assert filled.apply(SampledTokens(batch.batch_id, EPOCH, (row,))) == [(1, (5, 6))]
-
-
 # ---- cancelling, failing, rewinding ----------------------------------------------------------
 
 

@@ -76,14 +76,47 @@ def test_another_stage_answers_the_same_batch_with_its_hidden_states(tmp_path):
 def test_a_failed_batch_is_told_and_the_next_one_runs(service):
     """A full cache, then a sequence that goes on where nothing is cached."""
     service.answer(opening(1))
+    service.answer(opening(2))
     full = decode(service.answer(batch((1, 0, [3] * 129, 1))))
     assert isinstance(full, BatchFailed)
     assert (full.code, full.sequence_ids) == ("kv_cache_full", (1,))
     assert full.what
     assert full.advice
-    beyond = decode(service.answer(batch((1, 9, [3], 1))))
+    beyond = decode(service.answer(batch((2, 9, [3], 1))))
     assert beyond.code == "local_protocol"
     assert isinstance(decode(service.answer(batch((1, 0, [3], 1)))), SampledTokens)
+
+
+def test_frames_behind_a_batch_that_failed_fail_nobody(service):
+    """They were sent before the head knew; a sequence that begins anew is computed again."""
+    service.answer(opening(1))
+    service.answer(opening(2))
+    assert isinstance(decode(service.answer(batch((1, 0, [3] * 129, 1)))), BatchFailed)
+    rows = decode(service.answer(batch((1, 129, [3], 1), (2, 0, PROMPTS[0], 1)))).rows
+    assert {row.sequence_id: len(row.token_ids) for row in rows} == {1: 0, 2: 1}
+    (row,) = decode(service.answer(batch((1, 130, [3], 1)))).rows
+    assert row.token_ids == ()
+    (row,) = decode(service.answer(batch((1, 0, [3], 1)))).rows
+    assert len(row.token_ids) == 1
+
+
+def test_a_step_that_stands_on_a_wrong_guess_is_dropped_and_its_neighbour_computed(service):
+    """The next one that begins with the token that was drawn is let in."""
+    service.answer(opening(1))
+    service.answer(opening(2))
+    truth = plain_greedy("llama", PROMPTS[0], 4)
+    service.answer(batch((1, 0, PROMPTS[0], 1)))
+    wrong = (truth[1] + 1) % 512
+    (row,) = decode(service.answer(batch((1, 5, [truth[0], wrong], 2)))).rows
+    assert row.token_ids == (truth[1],)
+    stale = batch((1, 7, [truth[2]], 1), (2, 0, PROMPTS[0], 1))
+    rows = decode(service.answer(stale)).rows
+    assert [(row.sequence_id, row.token_ids) for row in rows] == [(2, (truth[0],)), (1, ())]
+    answer = service.answer(batch((1, 6, [wrong], 1)))
+    assert decode(answer).rows[0].token_ids == ()
+    assert peek_batch(answer).compute_us == 0
+    (row,) = decode(service.answer(batch((1, 6, truth[1:3], 2)))).rows
+    assert row.token_ids == (truth[2], truth[3])
 
 
 def test_a_closed_sequence_gives_its_blocks_back(service):

@@ -30,18 +30,31 @@ def logits(rows):
 
 
 def test_each_row_is_drawn_with_its_own_history_and_position():
-    """Penalties and a seed, three rows of one step, after a rewind that replaced two tokens."""
+    """Penalties and a seed, after a rewind that replaced two tokens: three rows of one step, whose
+    drafts are what was drawn when each was fed alone."""
     sampling = {"temperature": 1.5, "repetition_penalty": 3.0, "presence_penalty": 2.0, "seed": 7}
     history = TokenHistory()
     history.open(opened(5, 3, **sampling))
     history.draw(batch((5, 0, [1, 2, 3, 9, 9], 0)), logits(0))
     rows = logits(3)
-    (drawn,) = history.draw(batch((5, 3, [4, 5, 6, 7], 3)), rows)
-    tokens = np.array([1, 2, 3, 4, 5, 6, 7], np.int32)
-    expected = tuple(
-        sample(rows[i], SamplingParameters(**sampling), tokens[: 5 + i], 3, 5 + i) for i in range(3)
-    )
-    assert drawn == SampledRow(SequenceId(5), 5, expected)
+    tokens = [1, 2, 3, 4, 5]
+    for row in rows:
+        before = np.array(tokens, np.int32)
+        tokens.append(sample(row, SamplingParameters(**sampling), before, 3, len(tokens)))
+    (drawn,) = history.draw(batch((5, 3, tokens[3:7], 3)), rows)
+    assert drawn == SampledRow(SequenceId(5), 5, tuple(tokens[5:]))
+
+
+def test_nothing_is_drawn_behind_the_first_draft_that_does_not_hold():
+    """Not even from logits that can't be drawn from."""
+    rows = logits(4)
+    rows[2:] = np.nan
+    best = rows[:2].argmax(axis=1).tolist()
+    history = TokenHistory()
+    history.open(opened(1, 1))
+    wrong = (best[1] + 1) % VOCABULARY
+    (drawn,) = history.draw(batch((1, 0, [3, best[0], wrong, 7], 4)), rows)
+    assert drawn == SampledRow(SequenceId(1), 1, tuple(best))
 
 
 def test_history_matters():
@@ -63,8 +76,8 @@ def test_sequences_of_a_batch_get_their_own_rows():
     for sequence in (1, 2, 3):
         history.open(opened(sequence, 2))
     rows = logits(3)
-    drawn = history.draw(batch((1, 0, [1, 2], 1), (2, 0, [3], 0), (3, 0, [4, 5, 6], 2)), rows)
     best = rows.argmax(axis=1).tolist()
+    drawn = history.draw(batch((1, 0, [1, 2], 1), (2, 0, [3], 0), (3, 0, [4, 5, best[1]], 2)), rows)
     assert drawn == (
         SampledRow(SequenceId(1), 2, (best[0],)),
         SampledRow(SequenceId(3), 2, (best[1], best[2])),
