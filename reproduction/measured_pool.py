@@ -47,6 +47,8 @@ class PoolShape:
         max_users: At once.
         context_tokens: Of each.
         base_port: Of the first node; 0 lets the system choose.
+        reuses_prefixes: Whether a prompt may begin with what is kept of another. Off where the
+            same prompt is asked again to be measured again.
     """
 
     kind: StageKind = "paged"
@@ -54,6 +56,7 @@ class PoolShape:
     max_users: int = 1
     context_tokens: int = CONTEXT_TOKENS
     base_port: int = 0
+    reuses_prefixes: bool = False
 
 
 class BrokenOffError(Exception):
@@ -92,6 +95,7 @@ class MeasuredPool:
         self._open = open_local_pool(folder, options)
         self._pool: LocalPool = self.run(self._open.__aenter__())
         self._links: list[ControlConnection] = []
+        self._reuses_prefixes = shape.reuses_prefixes
         self._num_rows = 0  # of every pass through the chain: prompts, and all tokens but the last
         self.processes: dict[str, int] = {}
         self._stages: list[psutil.Process] = []
@@ -158,7 +162,11 @@ class MeasuredPool:
             BrokenOffError: Fewer tokens came.
         """
         request = Generate(
-            request_id=f"user-{user}", prompt=prompt, max_tokens=num_tokens, ignore_eos=True
+            request_id=f"user-{user}",
+            prompt=prompt,
+            max_tokens=num_tokens,
+            ignore_eos=True,
+            reuse_prefix=self._reuses_prefixes,
         )
         answer = Answer(0.0) if so_far is None else so_far
         answer.asked_s = time.perf_counter()

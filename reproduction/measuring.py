@@ -81,19 +81,23 @@ class Measuring:
     stack: ExitStack
     record: dict[str, object] = field(default_factory=dict)
 
-    def pool(self, kind: str, max_users: int, base_port: int = 0) -> MeasuredPool:
+    def pool(
+        self, kind: str, max_users: int, base_port: int = 0, *, reuses_prefixes: bool = False
+    ) -> MeasuredPool:
         """Open a pool; it ends with the measurement.
 
         Args:
             kind: Paged or stateful.
             max_users: At once.
             base_port: Of the first node; 0 lets the system choose.
+            reuses_prefixes: Whether prompts may begin with what is kept of others.
         """
         shape = PoolShape(
             kind=kind,  # type: ignore[arg-type]
             mode=self.given.mode,
             max_users=max_users,
             base_port=base_port,
+            reuses_prefixes=reuses_prefixes,
         )
         pool = self.stack.enter_context(MeasuredPool(self.model.split, shape))
         pool.answers(self.prompts(1), WARM_TOKENS)

@@ -104,7 +104,7 @@ def measure(given: argparse.Namespace) -> None:
         unsplit = measurement.unsplit("batched")
         rows = []
         for kind in given.kinds:
-            pool = measurement.pool(kind, 1)
+            pool = measurement.pool(kind, 2, reuses_prefixes=True)
             turns = Turns(measurement, num_tokens)
             runs = second_turn_runs(measurement, pool, unsplit, turns)
             measurement.record[kind] = runs
