@@ -51,7 +51,9 @@ class Link:
     async def carry(self) -> None:
         while True:
             frame = await self.frames.get()
-            await self.to.stage_after(self.sender).accept(frame, self.nothing)
+            stage = self.to.stage_after(self.sender)
+            if stage is not None:  # else it comes late: its placement has ended
+                await stage.accept(frame, self.nothing)
 
     async def nothing(self, frame: bytes) -> None:
         raise AssertionError(frame)
