@@ -173,6 +173,8 @@ def _tell_speed(end: Finished, output: Output) -> None:
         ttft_s=end.ttft_s,
         tokens_per_s=rate,
         chain_compute_ms=end.chain_compute_ms,
+        drafted_tokens=end.drafted_tokens,
+        accepted_tokens=end.accepted_tokens,
     )
     ttft = "-" if end.ttft_s is None else f"{end.ttft_s:.2f} s"
     speed = "-" if rate is None else f"{rate:.1f} tokens/s"

@@ -220,6 +220,11 @@ def _add_sampling(command: argparse.ArgumentParser) -> None:
         help=f"of the answer; {DEFAULT_MAX_TOKENS} where left out",
     )
     command.add_argument("--stop", action="append", type=_text, default=[], metavar="TEXT")
+    command.add_argument(
+        "--no-speculation",
+        action="store_true",
+        help="do not guess ahead; the answer is the same, only later",
+    )
     command.add_argument("--ignore-eos", action="store_true", help=argparse.SUPPRESS)
     for name, kind, text in _SAMPLING_OPTIONS:
         command.add_argument(f"--{name}", type=kind, metavar="X", help=text)

@@ -92,6 +92,7 @@ def _body(given: argparse.Namespace, **what: object) -> RequestBody:
         "max_tokens": DEFAULT_MAX_TOKENS if given.max_tokens is None else given.max_tokens,
         "stop": given.stop,
         "ignore_eos": given.ignore_eos,
+        "speculate": not given.no_speculation,
     }
     return RequestBody(**fields)
 

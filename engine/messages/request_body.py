@@ -40,6 +40,7 @@ class RequestBody(msgspec.Struct, kw_only=True):
     frequency_penalty: float | None = None
     seed: int | None = None
     ignore_eos: bool | None = None
+    speculate: bool | None = None
 
 
 _SAMPLING = (
@@ -111,6 +112,7 @@ def as_generate(fields: RequestBody, request_id: str) -> Generate:
         ignore_eos=bool(fields.ignore_eos),
         sampling=SamplingParameters(**given).checked(),
         seed_given=fields.seed is not None,
+        speculate=fields.speculate is not False,
     )
     try:
         encode_control(request)

@@ -40,6 +40,8 @@ def finished(request_id, reason="stop"):
         ttft_s=0.25,
         decode_s=1.0,
         chain_compute_ms=1.0,
+        drafted_tokens=4,
+        accepted_tokens=2,
     )
 
 
@@ -108,6 +110,13 @@ def test_a_program_is_told_of_the_loss_between_the_text(tmp_path, capfd):
     assert told[0]["who"] == "pool"
     assert told[3]["what"].startswith("The PC Study")
     assert told[4]["pause_s"] == 3.21
+    assert (told[-1]["drafted_tokens"], told[-1]["accepted_tokens"]) == (4, 2)
+
+
+@pytest.mark.parametrize(("words", "speculates"), [((), True), (("--no-speculation",), False)])
+def test_a_question_says_whether_it_may_be_guessed_ahead(tmp_path, words, speculates):
+    (request,) = ask(tmp_path, answering("a"), "Why?", *words)
+    assert request.speculate is speculates
 
 
 def test_a_notice_begins_a_line_where_both_streams_are_one_file(tmp_path, monkeypatch):

@@ -141,7 +141,10 @@ def test_everything_given_arrives():
         frequency_penalty=-0.3,
         seed=2**64 - 1,
         ignore_eos=True,
+        speculate=False,
     )
+    assert not request.speculate
+    assert parse(prompt="x").speculate
     assert (request.prompt, request.messages, request.max_tokens) == ("x", None, 5)
     assert (request.stop, request.ignore_eos, request.seed_given) == (("a", "b"), True, True)
     sampling = request.sampling
@@ -215,6 +218,7 @@ def test_messages_or_a_prompt_and_not_both(fields):
         ("n", 10**4000),
         ("top_k", -(10**4000)),
         ("ignore_eos", 1),
+        ("speculate", 1),
         ("ignore_eos", "true"),
     ],
 )

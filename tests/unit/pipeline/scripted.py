@@ -201,14 +201,18 @@ class Asker:
 
 @asynccontextmanager
 async def running_head(
-    text: ChatText, chain: ScriptedChain, placed: Placement | None = None, on_broken=None
+    text: ChatText,
+    chain: ScriptedChain,
+    placed: Placement | None = None,
+    on_broken=None,
+    guessing=None,
 ):
     """Run a head over a scripted chain; at the end, see that the stages hold what it keeps.
 
     Yields:
         The head.
     """
-    head = Head(text, placed or placement(), chain.submit, on_broken)
+    head = Head(text, placed or placement(), chain.submit, on_broken, guessing)
     chain.head = head
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         loop = group.create_task(head.run_loop())
