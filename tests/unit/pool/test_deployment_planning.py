@@ -13,7 +13,9 @@ from engine.pool.deployment_attempt import (
 )
 from engine.pool.deployment_inputs import SplitEnded
 from engine.pool.deployment_orders import (
+    OrderPlacement,
     OrderSplit,
+    OrderWarmUp,
 )
 from engine.pool.deployment_state import State
 from engine.pool.plan import Exclusion
@@ -75,6 +77,25 @@ def test_a_private_wish_begins_and_ends_on_the_pc_it_was_asked_on() -> None:
     assert all(other.last_layers is None for other in pool.record.plan if other.node_id != "a")
     assert pool.record.reason.startswith("The first and the last stage stay on one PC")
     assert len(pool.record.stages) == 3
+
+
+def test_a_private_placement_is_brought_up_with_each_pc_asked_once_and_then_stays() -> None:
+    pool = in_office(seen("a"), seen("b"), seen("c", LARGE))
+    pool.wish(wish(is_private=True))
+    pool.cut()
+    (order,) = pool.ordered(OrderPlacement)
+    assert len(order.node_ids) == len(set(order.node_ids)) == 2
+    pool.load()
+    assert [warm.node_id for warm in pool.ordered(OrderWarmUp)] == ["a"]
+    pool.run()
+    pool.warm()
+    assert pool.state is State.READY
+    epoch = pool.machine.epoch
+    pool.wait(60.0)
+    assert (pool.state, pool.machine.epoch) == (State.READY, epoch)
+    pool.lose("a")
+    pool.wait(10.0)
+    assert (pool.state, pool.record.stages) == (State.FAILED, ())
 
 
 @pytest.mark.parametrize("home", [(), (seen("a", is_reachable=False),)], ids=["unknown", "away"])
