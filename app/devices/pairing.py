@@ -98,6 +98,7 @@ class Pairing(QObject):
         self._is_watched = False
         self._shows_code = False
         self._num_links = 0
+        self._is_link_used = False
         self._look = QTimer(self, interval=LOOK_EVERY_MS)
         self._look.timeout.connect(self._ask_all)
 
@@ -131,7 +132,10 @@ class Pairing(QObject):
     def _on_invitations(self, report: InvitationsReport) -> None:
         if self._shows_code and report.code_left_s is None:
             self._end_code(report.code_ended or "lost", report.let_in or "")
-        elif report.num_links < self._num_links and report.let_in:
+        elif report.num_links < self._num_links:
+            self._is_link_used = True
+        if self._is_link_used and report.let_in:  # it is written down a moment later
+            self._is_link_used = False
             self.link_used.emit(report.let_in)
         if report.num_links != self._num_links:
             self._num_links = report.num_links
@@ -170,7 +174,7 @@ class Pairing(QObject):
 
     def _on_invited(self, invited: Invited) -> None:
         address = invited.addresses[0] if invited.addresses else ""
-        self._shows_code = True
+        self._shows_code, self._is_link_used = True, False
         self._look.start()
         self.invited.emit(Invitation(invited.code or "", invited.within_s, address))
 

@@ -419,3 +419,14 @@ def test_the_language_is_switched_with_a_code_open_and_a_name_half_written(open_
 def test_a_wait_without_a_number_still_has_an_advice(shared):
     words = problem_words(Problem("pairing_guessed", "x", "Wait."), shared.wording)
     assert words.advice == "Show a new code, and type it again."
+
+
+def test_who_came_by_a_link_is_told_though_the_name_comes_later_than_the_use(open_page, wait):
+    page, node = open_page()
+    page.link.make.click()
+    wait(page.link.withdraw.isVisible)
+    node.members.use_link(None)
+    wait(lambda: not page.link.withdraw.isVisible())
+    assert not page.link.used.isVisible()
+    node.members.report = replace(node.members.report, let_in="ATTIC")
+    wait(page.link.used.isVisible)
