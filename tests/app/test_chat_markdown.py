@@ -126,6 +126,9 @@ def test_what_is_sealed_never_changes_again():
         sealed = items[: text.num_sealed]
 
 
+MAX_PIECE_S = 0.05
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -149,8 +152,10 @@ def test_what_is_sealed_never_changes_again():
 def test_no_text_however_long_takes_long_for_one_piece(document):
     pieces = [document[begin : begin + 120] for begin in range(0, 12_000, 120)]
     text, costs_s = costs_of(pieces)
-    _, again_s = costs_of(pieces)  # twice: what a garbage collection costs is not the text's
-    assert max(map(min, costs_s, again_s)) < 0.05
+    if max(costs_s) >= MAX_PIECE_S:  # again: what a garbage collection costs is not the text's
+        _, again_s = costs_of(pieces)
+        costs_s = list(map(min, costs_s, again_s))
+    assert max(costs_s) < MAX_PIECE_S
     assert len(text._tail) < 3 * LONG_TAIL
 
 

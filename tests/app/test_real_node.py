@@ -36,7 +36,7 @@ def test_load_ask_lose_the_node_and_go_on(room, start_real_node, qtbot):
     talk = room()
     wait(lambda: talk.page.turns.facts.is_known)
     sampling = talk.page.desk.chat.sampling
-    talk.page.desk.set_sampling(type(sampling)(temperature=0.0, max_tokens=120))
+    talk.page.desk.set_sampling(type(sampling)(temperature=0.0, max_tokens=64))
 
     # The first question loads the model that comes with Daisy, and is answered by it.
     talk.type("Count from one to thirty in words.")

@@ -8,13 +8,15 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer
 
 TICK_MS = 1
+SUSPECT_S = 0.05  # from here on it is looked at whether another thread of ours was held up
 
 
 class Watchdog(QObject):
     """Ticks between events; the longest time between two ticks is the longest block.
 
     Time in which the system had given the processor to others is not ours, and is taken off where
-    the system tells it (Linux): what is left is what this thread computed or waited for.
+    the system tells it (Linux): what is left is what this thread computed or waited for. That goes
+    for our other threads too: one that has Python's lock and is not let holds this one up.
     """
 
     def __init__(self) -> None:
@@ -25,10 +27,12 @@ class Watchdog(QObject):
         self._timer.timeout.connect(self._tick)
         self.worst_s = 0.0
         self._last = self._now()
+        self._look(self._last)
 
     def start(self) -> None:
         self.worst_s = 0.0
         self._last = self._now()
+        self._look(self._last)
         self._timer.start()
 
     def stop(self) -> float:
@@ -43,11 +47,28 @@ class Watchdog(QObject):
             waited_s = int(self._stat.read_text().split()[1]) / 1e9  # ready, and not let
         return time.monotonic(), waited_s
 
+    def _look(self, now: tuple[float, float]) -> None:
+        """Take note of how long our other threads had been held up by now."""
+        self._looked_s, self._others_s = now[0], _waited_s() - now[1]
+
     def _tick(self) -> None:
         now = self._now()
         block_s = (now[0] - self._last[0]) - (now[1] - self._last[1]) - TICK_MS / 1000
+        if block_s > SUSPECT_S:
+            block_s -= max(0.0, _waited_s() - now[1] - self._others_s)
+        if now[0] - self._looked_s > SUSPECT_S:
+            self._look(now)
         self.worst_s = max(self.worst_s, block_s)
-        self._last = now
+        self._last = self._now()
+
+
+def _waited_s() -> float:
+    """Return how long all threads of this process were ready and not let, in sum."""
+    waited_s = 0.0
+    for stat in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
+            waited_s += int(stat.read_text().split()[1]) / 1e9
+    return waited_s
 
 
 @contextlib.contextmanager
