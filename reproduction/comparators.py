@@ -56,19 +56,27 @@ class Unsplit:
         self.processes = {f"unsplit {kind}": self._process.pid}
         self._read()
 
-    def answers(self, prompts: Sequence[Sequence[int]], num_tokens: int) -> list[Answer]:
+    def answers(
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_tokens: int,
+        guesses: Path | None = None,
+    ) -> list[Answer]:
         """Answer each prompt with so many tokens.
 
         Args:
             prompts: Token ids.
             num_tokens: Of each answer.
+            guesses: A file of ``measured_guesses``, for U2 and U4; None for U1 and U3.
 
         Raises:
             UnsplitEndedError: The process has ended.
         """
         if self._process.stdin is None:
             raise UnsplitEndedError("The unsplit model has no standard input.")
-        asked = {"prompts": [list(ids) for ids in prompts], "num_tokens": num_tokens}
+        asked: dict[str, object] = {"prompts": list(map(list, prompts)), "num_tokens": num_tokens}
+        if guesses is not None:
+            asked["guesses"] = str(guesses)
         try:
             self._process.stdin.write(json.dumps(asked) + "\n")
             self._process.stdin.flush()
@@ -76,14 +84,20 @@ class Unsplit:
             raise UnsplitEndedError("The unsplit model's process has ended.") from exc
         return [Answer(**answer) for answer in self._read()]
 
-    def measure(self, prompts: Sequence[Sequence[int]], num_tokens: int) -> dict[str, float]:
+    def measure(
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_tokens: int,
+        guesses: Path | None = None,
+    ) -> dict[str, float]:
         """Answer, and say what it took.
 
         Args:
             prompts: Token ids.
             num_tokens: Of each answer, two or more.
+            guesses: As ``answers`` takes them.
         """
-        return figures_of(self.answers(prompts, num_tokens))
+        return figures_of(self.answers(prompts, num_tokens, guesses))
 
     def close(self) -> None:
         """End it."""

@@ -57,22 +57,25 @@ class MeasuredModel:
     whole_costs: StageCosts
 
 
-def prepared(source: str, folder: Path = MODELS, cut: int | None = None) -> MeasuredModel:
+def prepared(
+    source: str, folder: Path = MODELS, cut: int | None = None, mode: str = "fast"
+) -> MeasuredModel:
     """Make, or find again, a model in both forms.
 
     Args:
         source: A preset of ``random_ir``, ``embedded``, or a folder with an IR.
         folder: Where what is made lies, until somebody deletes it.
         cut: The layer before which to cut; None for where both stages take the same time.
+        mode: In which costs are measured: fast or exact. The cut is that of fast mode.
     """
     files = _opened(source, folder)
     place = folder / f"{Path(source).name}-shards"
     whole = _split(files, place / "whole", ())
-    whole_costs = _costs(whole, place / "whole")[0]
+    whole_costs = _costs(whole, place / "whole", mode)[0]
     if cut is None:
         cut = _measured_cut(files, whole.manifest.model.num_layers, place)
     split = _split(files, place / f"cut-{cut}", (cut,))
-    costs = _costs(split, place / f"cut-{cut}")
+    costs = _costs(split, place / f"cut-{cut}", mode)
     return MeasuredModel(Path(source).name, files.xml, whole, split, costs, whole_costs)
 
 
@@ -125,15 +128,17 @@ def _ignore(_: Progress) -> None:
 def _measured_cut(files: ModelFiles, num_layers: int, place: Path) -> int:
     """Cut in the middle, see what each half takes, and say where to cut instead."""
     middle = num_layers // 2
-    halves = _costs(_split(files, place / f"cut-{middle}", (middle,)), place / f"cut-{middle}")
+    name = place / f"cut-{middle}"
+    halves = _costs(_split(files, name, (middle,)), name, "fast")
     return best_cut(num_layers, middle, halves[0].ms(1), halves[1].ms(1))
 
 
-def _costs(folder: ShardFolder, place: Path) -> tuple[StageCosts, ...]:
+def _costs(folder: ShardFolder, place: Path, mode: str) -> tuple[StageCosts, ...]:
     """Return what the stages cost; measured once, for the simulator and for the cut."""
-    kept = place.with_name(f"{place.name}-{_COSTS}")
+    kept = place.with_name(f"{place.name}-{mode}-{_COSTS}")
     if not kept.exists():
-        command = [sys.executable, str(Path(__file__).parent / "stage_costs.py"), str(folder.path)]
+        script = Path(__file__).parent / "stage_costs.py"
+        command = [sys.executable, str(script), str(folder.path), mode]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         kept.write_text(done.stdout, "utf-8")
     return costs_of(json.loads(kept.read_text("utf-8")))

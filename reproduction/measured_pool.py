@@ -9,22 +9,27 @@ process, on whichever core is free, and only notes what comes and when.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
+import sys
+import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import psutil
 from answer_figures import Answer, figures_of
+from measured_node import GUESSES, stand_in
 
 from engine.cli.local_pool import LocalPool, PoolOptions, open_local_pool
 from engine.messages.control import Accepted, Finished, Generate, TextDelta
 from engine.pipeline.asking import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
     from types import TracebackType
 
     from engine.domain import ComputeMode, StageKind
@@ -49,6 +54,7 @@ class PoolShape:
         base_port: Of the first node; 0 lets the system choose.
         reuses_prefixes: Whether a prompt may begin with what is kept of another. Off where the
             same prompt is asked again to be measured again.
+        guesses: A file of ``measured_guesses``, for those who ask with guesses; None for nobody.
     """
 
     kind: StageKind = "paged"
@@ -57,6 +63,7 @@ class PoolShape:
     context_tokens: int = CONTEXT_TOKENS
     base_port: int = 0
     reuses_prefixes: bool = False
+    guesses: Path | None = None
 
 
 class BrokenOffError(Exception):
@@ -93,7 +100,8 @@ class MeasuredPool:
             cpus=[(core,) for core in range(num_stages)],
         )
         self._open = open_local_pool(folder, options)
-        self._pool: LocalPool = self.run(self._open.__aenter__())
+        with _nodes_that_guess(shape.guesses):
+            self._pool: LocalPool = self.run(self._open.__aenter__())
         self._links: list[ControlConnection] = []
         self._reuses_prefixes = shape.reuses_prefixes
         self._num_rows = 0  # of every pass through the chain: prompts, and all tokens but the last
@@ -127,16 +135,22 @@ class MeasuredPool:
         """
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()  # noqa: TID251
 
-    def answers(self, prompts: Sequence[str], num_tokens: int) -> list[Answer]:
+    def answers(
+        self, prompts: Sequence[str], num_tokens: int, *, is_guessed: bool = False
+    ) -> list[Answer]:
         """Answer as many users as there are prompts, all at once.
 
         Args:
             prompts: One for each, at most as many as the pool was opened for.
             num_tokens: Of each answer; ends are ignored.
+            is_guessed: Whether the head may guess ahead.
         """
 
         async def all_answers() -> list[Answer]:
-            asked = (self.answer(user, text, num_tokens) for user, text in enumerate(prompts))
+            asked = (
+                self.answer(user, text, num_tokens, is_guessed=is_guessed)
+                for user, text in enumerate(prompts)
+            )
             return list(await asyncio.gather(*asked))
 
         return self.run(all_answers())
@@ -148,6 +162,8 @@ class MeasuredPool:
         num_tokens: int,
         so_far: Answer | None = None,
         on_tokens: Callable[[], None] = lambda: None,
+        *,
+        is_guessed: bool = False,
     ) -> Answer:
         """Answer one user.
 
@@ -157,6 +173,7 @@ class MeasuredPool:
             num_tokens: Of the answer; ends are ignored.
             so_far: Is filled as tokens come, for whoever watches.
             on_tokens: Called when it was.
+            is_guessed: Whether the head may guess ahead.
 
         Raises:
             BrokenOffError: Fewer tokens came.
@@ -167,6 +184,7 @@ class MeasuredPool:
             max_tokens=num_tokens,
             ignore_eos=True,
             reuse_prefix=self._reuses_prefixes,
+            speculate=is_guessed,
         )
         answer = Answer(0.0) if so_far is None else so_far
         answer.asked_s = time.perf_counter()
@@ -180,19 +198,22 @@ class MeasuredPool:
                 raise BrokenOffError(f"{len(answer.token_ids)} of {num_tokens} tokens came.")
         return answer
 
-    def measure(self, prompts: Sequence[str], num_tokens: int) -> tuple[dict[str, float], list]:
+    def measure(
+        self, prompts: Sequence[str], num_tokens: int, *, is_guessed: bool = False
+    ) -> tuple[dict[str, float], list[Answer]]:
         """Answer users at once, and say what it took.
 
         Args:
             prompts: One for each.
             num_tokens: Of each answer.
+            is_guessed: Whether the head may guess ahead.
 
         Returns:
             Figures, and the answers.
         """
         before = self._traffic()
         began_s = time.perf_counter()
-        answers = self.answers(prompts, num_tokens)
+        answers = self.answers(prompts, num_tokens, is_guessed=is_guessed)
         wall_s = time.perf_counter() - began_s
         spent = {name: after - before[name] for name, after in self._traffic().items()}
         figures = figures_of(answers)
@@ -226,6 +247,23 @@ class MeasuredPool:
             times = stage.cpu_times()
             counts[f"cpu_s {number}"] = times.user + times.system
         return counts
+
+
+@contextmanager
+def _nodes_that_guess(guesses: Path | None) -> Iterator[None]:
+    """Let nodes that are started meanwhile guess from a file; nothing is different without one."""
+    if guesses is None:
+        yield
+        return
+    interpreter = sys.executable
+    os.environ[GUESSES] = str(guesses)
+    with tempfile.TemporaryDirectory(prefix="daisy-measured-") as place:
+        sys.executable = str(stand_in(Path(place)))
+        try:
+            yield
+        finally:
+            sys.executable = interpreter
+            del os.environ[GUESSES]
 
 
 def bytes_sent(ports: Sequence[int]) -> int:

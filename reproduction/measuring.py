@@ -152,7 +152,7 @@ def measuring(given: argparse.Namespace) -> Iterator[Measuring]:
         given.tokens = min(given.tokens, QUICK_TOKENS)
     load = refuse_when_busy(given.max_load, given.force)
     with alone(), ExitStack() as stack:
-        model = prepared(given.model, given.models, given.cut)
+        model = prepared(given.model, given.models, given.cut, given.mode)
         tokenizer = load_chat_text(model.split).tokenizer
         yield Measuring(given, load, model, tokenizer, stack)
 

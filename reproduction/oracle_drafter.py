@@ -61,13 +61,18 @@ class OracleDrafter:
 
     async def draft(self, requests: Sequence[DraftRequest]) -> list[tuple[int, ...]]:
         """Return what was recorded; see ``Drafter.draft``. Never waits."""
-        return [self._guess(request) for request in requests]
+        return [self.guess(request) for request in requests]
 
     async def close(self, sequence_id: SequenceId) -> None:
         """Forget a sequence; see ``Drafter.close``."""
         self._found.pop(sequence_id, None)
 
-    def _guess(self, request: DraftRequest) -> tuple[int, ...]:
+    def guess(self, request: DraftRequest) -> tuple[int, ...]:
+        """Return what was recorded behind one request's tokens.
+
+        Args:
+            request: Of a sequence whose prompt was recorded, or of another.
+        """
         if request.sequence_id not in self._found:
             self._found[request.sequence_id] = self._find(request.token_ids)
         guesses = self._found[request.sequence_id]

@@ -131,8 +131,8 @@ def load_here(
 class _Passes:
     """Passes through one stage, timed."""
 
-    def __init__(self, folder: ShardFolder, index: int) -> None:
-        self._stage = load_here(folder, index, sequences=max(WIDTHS))
+    def __init__(self, folder: ShardFolder, index: int, mode: str) -> None:
+        self._stage = load_here(folder, index, mode=mode, sequences=max(WIDTHS))
         self._model = folder.manifest.model
         self._history = TokenHistory()
         self._random = np.random.default_rng(0)
@@ -174,14 +174,15 @@ class _Passes:
         return statistics.median(times[NUM_WARMUPS:])
 
 
-def measure(folder: ShardFolder, index: int) -> StageCosts:
-    """Measure one stage, paged and in fast mode, on this process's core.
+def measure(folder: ShardFolder, index: int, mode: str) -> StageCosts:
+    """Measure one stage, paged, on this process's core.
 
     Args:
         folder: Of shards.
         index: Which one.
+        mode: Fast or exact.
     """
-    passes = _Passes(folder, index)
+    passes = _Passes(folder, index, mode)
     rows = {width: passes.median_ms(1, width, width) for width in WIDTHS}
     # Of a prompt, only the last row goes through the LM head.
     rows |= {width: passes.median_ms(1, width, 1) for width in CHUNKS}
@@ -192,15 +193,16 @@ def main(arguments: Sequence[str]) -> int:
     """Measure every stage of a folder on the first core; print JSON.
 
     Args:
-        arguments: The folder.
+        arguments: The folder, and fast or exact.
 
     Returns:
         The exit status.
     """
     os.sched_setaffinity(0, {0})
-    folder = open_shard_folder(Path(arguments[0]))
+    path, mode = arguments
+    folder = open_shard_folder(Path(path))
     stages = range(len(folder.manifest.shards))
-    print(json.dumps([asdict(measure(folder, index)) for index in stages]))
+    print(json.dumps([asdict(measure(folder, index, mode)) for index in stages]))
     return 0
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from answer_figures import Answer
+from measured_guesses import Guesses, read_guesses
 from stage_costs import load_here
 
 from engine.domain import SampledTokens, SequenceId
@@ -27,10 +28,15 @@ from engine.sampling.parameters import SamplingParameters
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.request import Sequence
 from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.speculation import Speculation
 from engine.stages.token_history import TokenHistory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as OrderedItems
+
+    from oracle_drafter import OracleDrafter
+
+    from engine.domain import MicroBatch
 
 MAX_USERS = 16
 MAX_TOKENS = 4096 * MAX_USERS
@@ -41,7 +47,9 @@ _EPOCH = 1
 class Answerer(Protocol):
     """Whatever gives answers."""
 
-    def answers(self, prompts: OrderedItems[list[int]], num_tokens: int) -> list[Answer]:
+    def answers(
+        self, prompts: OrderedItems[list[int]], num_tokens: int, guesses: Guesses | None = None
+    ) -> list[Answer]:
         """Answer each prompt with so many tokens, greedily, past any end."""
         ...
 
@@ -58,8 +66,10 @@ class OneByOne:
         """
         self._model = UnsplitModel(xml, mode, 1)  # type: ignore[arg-type]
 
-    def answers(self, prompts: OrderedItems[list[int]], num_tokens: int) -> list[Answer]:
-        """Answer one after the other; see ``Answerer``."""
+    def answers(
+        self, prompts: OrderedItems[list[int]], num_tokens: int, _: Guesses | None = None
+    ) -> list[Answer]:
+        """Answer one after the other, without guesses; see ``Answerer``."""
         return [self._answer(prompt, num_tokens) for prompt in prompts]
 
     def _answer(self, prompt: list[int], num_tokens: int) -> Answer:
@@ -85,14 +95,20 @@ class Batched:
         self._stage = load_here(open_shard_folder(shards), 0, mode=mode, sequences=MAX_USERS)
         self._history = TokenHistory()
 
-    def answers(self, prompts: OrderedItems[list[int]], num_tokens: int) -> list[Answer]:
+    def answers(
+        self, prompts: OrderedItems[list[int]], num_tokens: int, guesses: Guesses | None = None
+    ) -> list[Answer]:
         """Answer all at once; see ``Answerer``."""
-        scheduler = Scheduler(
-            SchedulerLimits(
-                max_tokens=MAX_TOKENS, block_tokens=BLOCK_TOKENS, max_sequences=MAX_USERS
-            ),
-            _EPOCH,
+        limits = SchedulerLimits(
+            max_tokens=MAX_TOKENS,
+            block_tokens=BLOCK_TOKENS,
+            max_sequences=MAX_USERS,
+            vocab_size=self._stage.description.vocab_size,
         )
+        drafter = None if guesses is None else guesses.drafter()
+        # One stage computes one frame after the other: there is nothing to send ahead.
+        speculation = None if guesses is None else Speculation(guesses.lengths(), max_frames=1)
+        scheduler = Scheduler(limits, _EPOCH, speculation)
         asked_s = time.perf_counter()
         answers = {SequenceId(number): Answer(asked_s) for number in range(len(prompts))}
         for sequence_id, prompt in zip(answers, prompts, strict=True):
@@ -105,7 +121,7 @@ class Batched:
                 )
             )
             scheduler.add(Sequence(sequence_id, prompt, num_tokens))
-        while (batch := scheduler.next_micro_batch()) is not None:
+        while (batch := _next_batch(scheduler, drafter)) is not None:
             drawn = self._history.draw(batch, self._stage.run(batch))
             now_s = time.perf_counter()
             for sequence_id, ids in scheduler.apply(SampledTokens(batch.batch_id, _EPOCH, drawn)):
@@ -114,6 +130,15 @@ class Batched:
             self._stage.release(sequence_id)
             self._history.close(sequence_id)
         return list(answers.values())
+
+
+def _next_batch(scheduler: Scheduler, drafter: OracleDrafter | None) -> MicroBatch | None:
+    """Have guessed what is wanted, and return the next batch."""
+    if drafter is not None:
+        requests = scheduler.drafts.wanted()
+        for request, ids in zip(requests, map(drafter.guess, requests), strict=True):
+            scheduler.drafts.offer(request.sequence_id, len(request.token_ids), ids)
+    return scheduler.next_micro_batch()
 
 
 def main(arguments: list[str]) -> int:
@@ -133,7 +158,9 @@ def main(arguments: list[str]) -> int:
     print("[]", flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        answers = model.answers(asked["prompts"], asked["num_tokens"])
+        guesses = asked.get("guesses")
+        known = None if guesses is None else read_guesses(Path(guesses))
+        answers = model.answers(asked["prompts"], asked["num_tokens"], known)
         print(json.dumps([asdict(answer) for answer in answers]), flush=True)
     return 0
 

@@ -119,7 +119,7 @@ def table_of(measurement: Measuring, by_users: Mapping[int, Sequence[Repetition]
         plot=Plot("users", "tokens/s as a ratio to U1", lines),
         notes=(
             f"A row is {model.split.manifest.model.hidden_size} hidden states. {why_no_peer()}",
-            "U2 and U4, those with a drafter, are not run: a pool has none yet.",
+            "U2 and U4, those with a drafter, are in the table of guessing.py.",
         ),
     )  # fmt: skip
 

@@ -1,0 +1,70 @@
+"""A node whose head guesses from recordings; in all else ``python -m engine``.
+
+The program has no switch for it: a drafter that knows the answer is of use to nobody but a
+measurement. Where this stands in for the interpreter, it takes that one's command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measured_guesses import read_guesses
+
+from engine.__main__ import main as run_node
+from engine.node import placements
+from engine.pipeline.draft_desk import Guessing
+from engine.pipeline.head import Head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.messages.chain import Placement, StageFailed
+    from engine.pipeline.chat_text import ChatText
+    from engine.pipeline.head import Submit
+
+GUESSES = "DAISY_MEASURED_GUESSES"  # names the file
+NODE = "engine"
+
+
+def stand_in(folder: Path) -> Path:
+    """Write a program that takes the interpreter's place and runs this file.
+
+    Args:
+        folder: For it.
+    """
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__)}" "$@"\n', "utf-8")
+    program.chmod(0o700)
+    return program
+
+
+def main(arguments: list[str]) -> int:
+    """Run a node.
+
+    Args:
+        arguments: As the interpreter is given them: ``... -m engine ...``.
+
+    Returns:
+        The exit status.
+    """
+    guesses = read_guesses(Path(os.environ[GUESSES]))
+
+    def guessing_head(
+        text: ChatText,
+        placement: Placement,
+        submit: Submit,
+        on_broken: Callable[[StageFailed], None] | None = None,
+        _: Guessing | None = None,
+    ) -> Head:
+        guessing = Guessing(guesses.drafter(), guesses.lengths())
+        return Head(text, placement, submit, on_broken, guessing)
+
+    placements.Head = guessing_head  # type: ignore[assignment,misc]
+    return run_node(arguments[arguments.index(NODE) + 1 :])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
