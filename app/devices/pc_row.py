@@ -67,6 +67,7 @@ class PcRow(QWidget):
         self.field.returnPressed.connect(self._on_save)
         self.confirm.clicked.connect(self._on_confirm)
         wording.changed.connect(self.say)
+        look.changed.connect(self.say)
         self.say()
 
     def _build(self) -> None:
@@ -112,6 +113,7 @@ class PcRow(QWidget):
         self.rename.say(say("devices.rename"), say("devices.rename_hint"))
         self.rename.setAccessibleName(say("devices.rename_name", pc=name))
         self.remove.say(say(f"devices.remove_{own}"))
+        self._align()
         self.remove.setAccessibleName(say(f"devices.remove_{own}_name", pc=name))
         self.field.setAccessibleName(say("devices.new_name", pc=name))
         self.question.setText(say(f"devices.ask_{own}", pc=name))
@@ -119,6 +121,14 @@ class PcRow(QWidget):
         self.confirm.say(say(f"devices.confirm_{own}"))
         self.cancel.say(say("devices.cancel"))
         self._show_state()
+
+    def _align(self) -> None:
+        """Give the last button the room of either word, so that rows stand below each other."""
+        advance = self.remove.fontMetrics().horizontalAdvance
+        words = [self._wording.text(f"devices.remove_{own}") for own in ("own", "other")]
+        self.remove.setMinimumWidth(0)
+        missing = max(map(advance, words)) - advance(self.remove.text())
+        self.remove.setMinimumWidth(self.remove.sizeHint().width() + missing)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Let Esc end writing and asking."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, Qt, QTimer, QUrl, Signal
-from PySide6.QtGui import QFontMetrics, QTextCursor, QTextImageFormat
+from PySide6.QtGui import QFontMetricsF, QTextCursor, QTextImageFormat
 from PySide6.QtWidgets import QFrame, QTextEdit
 
 from app.chat.input.pasted import MAX_LINE, SIGN, PastedTexts, is_long, plain
@@ -215,10 +216,11 @@ class Editor(QTextEdit):
 
     def needed_height(self) -> int:
         """Return how high it should be for its text."""
-        line = QFontMetrics(self.font()).lineSpacing()
-        margin = 2 * int(self.document().documentMargin())
-        wanted = int(self.document().size().height())
-        return max(line + margin, min(wanted, MAX_SHOWN_LINES * line + margin))
+        line = QFontMetricsF(self.font()).lineSpacing()
+        margin = 2 * self.document().documentMargin()
+        wanted = self.document().size().height()
+        # Half a pixel too few, and it scrolls.
+        return math.ceil(max(line + margin, min(wanted, MAX_SHOWN_LINES * line + margin)))
 
     def retell(self) -> None:
         """Say everything in the language that is chosen; what is being written stays."""
