@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FIRST = "chat"
 SETTINGS = "settings"
+_CHAT_KEYS = (("Ctrl+N", "new_chat"), ("Ctrl+F", "search"), ("Ctrl+K", "search"))
 SIZE_PX = (1120, 760)
 LEAST_PX = (640, 420)
 
@@ -81,7 +82,7 @@ class Window(QMainWindow):
         settings.activated.connect(lambda: self.go(SETTINGS))
         quitting = QShortcut(QKeySequence.StandardKey.Quit, self)
         quitting.activated.connect(self.quit_asked)
-        for keys, method in (("Ctrl+N", "new_chat"), ("Ctrl+F", "search")):
+        for keys, method in _CHAT_KEYS:
             shortcut = QShortcut(QKeySequence(keys), self)
             shortcut.activated.connect(lambda method=method: self._on_chat(method))
 

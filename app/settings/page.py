@@ -19,6 +19,7 @@ from app.parts.text import Text
 from app.pool.words import memory_text
 from app.safe_text import one_line, without_unseen
 from app.settings.autostart import autostart_of_this_pc
+from app.settings.keys_card import KeysCard
 from app.settings.lending_card import LendingCard
 from engine.config import data_folder
 from engine.errors import StorageError
@@ -146,6 +147,8 @@ class SettingsPage(Page):
             )
         )
         column.add(self.lending, gap=2)
+        column.add(self._text("keys_heading", "lead", bold=True), gap=4)
+        column.add(KeysCard(self.surroundings.look, self.surroundings.wording))
         column.add(self._text("data_heading", "lead", bold=True), gap=4)
         buttons = QHBoxLayout()
         buttons.addWidget(self.open_folder)

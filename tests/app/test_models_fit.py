@@ -1,6 +1,7 @@
 """What the window says of what fits agrees with what the engine's planner finds."""
 
 import pytest
+from msgspec.structs import replace
 
 from app.models.catalogue import read_catalogue
 from app.models.fit import fit, usable_bytes
@@ -131,3 +132,15 @@ def test_a_damaged_catalogue_is_said(tmp_path):
 
     with pytest.raises(StorageError, match="catalogue"):
         read_catalogue(tmp_path / "catalogue.json")
+
+
+def test_a_pc_that_is_not_lent_has_no_room_for_anything_here_as_for_the_planner():
+    status = pcs(16, 40)
+    laptop = replace(status.nodes[1].report, is_lending=False)
+    status = replace(status, nodes=(status.nodes[0], replace(status.nodes[1], report=laptop)))
+    model = BY_ID["qwen3-14b"]
+
+    assert usable_bytes(status)[LAPTOP] == 0
+    assert fit(model, status).verdict == "short"
+    assert planner_holds(model, status) is None
+    assert planner_holds(model, pcs(16, 40)) is not None

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QSystemTrayIcon
 from app.bridge.node_process import NodeProcess
 from app.preferences import Choices, Preferences
 from app.settings.autostart import DesktopAutostart
+from app.settings.keys_card import KeysCard
 from app.settings.page import SettingsPage
 from tests.app.pools import DESK, GIB, node, pool, report
 from tests.app.rooms import surroundings
@@ -178,3 +179,12 @@ def test_a_desktop_without_a_tray_is_said(page, monkeypatch, has_tray):
 
     assert page.no_tray.isVisible() is not has_tray
     assert "no tray icons" in page.no_tray.text()
+
+
+def test_the_keys_are_listed_as_they_are(shared, qtbot):
+    card = KeysCard(shared.look, shared.wording)
+    qtbot.addWidget(card)
+    what, keys = card.lines["new"]
+    assert (what.text(), keys.text()) == ("New chat", "Ctrl+N")
+    shared.wording.choose("zh")
+    assert what.accessibleName() == "新对话: Ctrl+N"

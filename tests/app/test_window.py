@@ -1,7 +1,15 @@
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QMessageBox,
+    QWidget,
+)
 
 from app.chat.view.highlight import _COLOURS
 from app.look.dress import Dress
@@ -173,7 +181,7 @@ def test_every_colour_of_code_can_be_read(theme):
 def test_every_page_is_built_and_everything_that_can_be_pressed_has_a_name(about, qtbot):
     window = Window(about)
     window.show()
-    nameless = []
+    nameless, unreached = [], []
     for entry in PAGES:
         about.navigation.go(entry.name)
         QApplication.processEvents()
@@ -183,10 +191,16 @@ def test_every_page_is_built_and_everything_that_can_be_pressed_has_a_name(about
             is_named = widget.accessibleName() or getattr(widget, "text", str)()
             if not is_named and widget.objectName() != "qt_spinbox_lineedit" and _is_ours(widget):
                 nameless.append((entry.name, type(widget).__name__, widget.objectName()))
+            if isinstance(widget, PRESSED) and not widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+                unreached.append((entry.name, type(widget).__name__, is_named))
     window.close_pages()
     window.hide()
     window.deleteLater()
     assert nameless == []
+    assert unreached == []
+
+
+PRESSED = (QAbstractButton, QLineEdit, QComboBox, QAbstractItemView)
 
 
 def _is_ours(widget):
