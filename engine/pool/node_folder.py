@@ -23,6 +23,7 @@ from engine.pool.file_lock import lock, lock_soon
 from engine.pool.known_peers import KnownPeer, readable
 from engine.pool.roster_changes import found_pool, rename_member
 from engine.pool.roster_merge import decode_known, encode_known
+from engine.pool.sentences import sentence
 from engine.transport.identity import open_identity, renew_identity
 from engine.transport.machine import machine_mark
 
@@ -140,7 +141,7 @@ class NodeFolder:
             return self._found_pool()
         except NotTrustedError:
             # Of the identity that was set aside, which has been said.
-            self._set_aside(file, "is of another identity")
+            self._set_aside(file, "file_of_another")
             return self._found_pool()
         return known
 
@@ -165,7 +166,7 @@ class NodeFolder:
         if own is None or own.name == clean_shown_name(name, self.node_id):
             return
         if not own.is_owner:
-            self.notes.append(f"Only an owner can rename this PC; it is called {own.name}.")
+            self.notes.append(sentence("not_renamed", name=own.name))
             return
         draw = secrets.token_bytes
         self.keep_roster(rename_member(self.roster, self.identity, self.node_id, name, draw))
@@ -334,7 +335,7 @@ class NodeFolder:
         self._set_aside(file)
         return None
 
-    def _set_aside(self, file: Path, why: str = "was damaged") -> None:
+    def _set_aside(self, file: Path, why: str = "file_damaged") -> None:
         """Move what can't be used out of the way, and say so.
 
         Raises:
@@ -345,7 +346,7 @@ class NodeFolder:
             file.replace(aside)
         except OSError as exc:
             raise StorageError(f"{file} can't be set aside: {exc.strerror}.") from exc
-        self.notes.append(f"{file.name} {why}; it was set aside as {aside.name}.")
+        self.notes.append(sentence(why, file=file.name, aside=aside.name))
 
     def _write(self, name: str, content: object, *, is_private: bool = False) -> None:
         data = msgspec.json.encode(content)

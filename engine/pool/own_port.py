@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import PortInUseError, StorageError
+from engine.pool.sentences import sentence
 
 if TYPE_CHECKING:
     from engine.pool.node_folder import NodeFolder
@@ -57,5 +58,5 @@ async def _listen(
         return await endpoint.listen(host, folder.last_port, *ways)
     except PortInUseError as error:
         listener = await endpoint.listen(host, 0, *ways)
-        folder.notes.append(f"{error.what} This node listens on port {listener.port} instead.")
+        folder.notes.append(f"{error.what} {sentence('other_port', port=str(listener.port))}")
         return listener

@@ -83,6 +83,13 @@ SENTENCES: dict[str, str] = {
     "note_version": "its version of Daisy is {theirs}, this PC's is {ours}",
     "note_protocol": "its protocol version is {theirs}, this PC's is {ours}",
     "note_shard_format": "its shard format is {theirs}, this PC's is {ours}",
+    # ---- this PC's own folder and port
+    "file_damaged": "{file} was damaged; it was set aside as {aside}.",
+    "file_of_another": "{file} is of another identity; it was set aside as {aside}.",
+    "not_renamed": "Only an owner can rename this PC; it is called {name}.",
+    "port_taken": "Port {port} is taken by another program.",
+    "port_taken_by": "Port {port} is taken by {program}.",
+    "other_port": "This node listens on port {port} instead.",
     # ---- the network
     "no_network": "There is no network: this PC works alone.",
     "one_way": (

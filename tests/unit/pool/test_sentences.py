@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from engine.errors import InsufficientMemoryError
+from engine.pool import sentences
 from engine.pool.sentences import SENTENCES, Said, fields_of, recognised, sentence
 
 VALUES = {"pc": "书房 PC (abcdef)", "problem": "No route to host.", "reason": "It is paused."}
@@ -60,3 +64,37 @@ def test_the_error_of_too_little_memory_says_the_same(part: str, code: str) -> N
     assert said.code == code
     assert said.fields["required"] == "5.00 GiB"
     assert said.fields["missing"] == "2.00 GiB"
+
+
+@pytest.mark.parametrize(
+    "module", ["status", "node_folder", "own_port", "plan", "placement", "deployment_troubles"]
+)
+def test_what_is_noted_of_a_pool_is_made_of_these_sentences(module: str) -> None:
+    """A sentence that is written where it is noted can't be said in another language."""
+    source = Path(sentences.__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    written = [
+        ast.unparse(call)
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func).rpartition(".")[2] in {"append", "Exclusion", "Replan"}
+        and any(_is_written_out(argument) for argument in _told_by(call))
+    ]
+
+    assert written == []
+
+
+def _told_by(call: ast.Call) -> list[ast.expr]:
+    is_note = "notes" in ast.unparse(call.func)
+    is_reason = not ast.unparse(call.func).endswith("append")
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
+    return [*call.args, *named] if is_note or is_reason else []
+
+
+def _is_written_out(told: ast.expr) -> bool:
+    texts = [part for part in ast.walk(told) if isinstance(part, ast.Constant)]
+    calls = [part for part in ast.walk(told) if isinstance(part, ast.Call)]
+    within = {id(part) for call in calls for part in ast.walk(call)}
+    return any(
+        isinstance(text.value, str) and " " in text.value.strip() and id(text) not in within
+        for text in texts
+    )
