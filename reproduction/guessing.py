@@ -11,11 +11,15 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from answer_figures import equality_figures
+from deadline_queue import LinkSettings
+from delay_link import BASE_PORT, delay_link, enter_own_network
 from measured_guesses import Guesses, write_guesses
 from measured_pool import MeasuredPool, PoolShape
 from measuring import (
@@ -126,7 +130,13 @@ def runs_of(
         users: Numbers of them.
     """
     given = measurement.given
-    shape = PoolShape(kind=given.kind, mode=given.mode, max_users=max(users), guesses=guesses)
+    shape = PoolShape(
+        kind=given.kind,
+        mode=given.mode,
+        max_users=max(users),
+        base_port=BASE_PORT if given.round_trip_ms else 0,
+        guesses=guesses,
+    )
     with MeasuredPool(measurement.model.split, shape) as pool:
         pool.answers(measurement.prompts(1), WARM_TOKENS, is_guessed=True)
         return {
@@ -168,7 +178,8 @@ def table_of(
             ))
     return Table(
         title=f"Guessing ahead, {measurement.model.name}, {measurement.given.mode}, "
-        f"{measurement.given.drafts} drafts a frame, {measurement.given.tokens} tokens",
+        f"{measurement.given.drafts} drafts a frame, {measurement.given.tokens} tokens, "
+        f"round trip {measurement.given.round_trip_ms:g} ms",
         columns=(
             "acceptance",
             "users",
@@ -191,13 +202,22 @@ def _simulated(
     """Return the simulator's throughput of each arm of the pool, from what one user took."""
     given, model = measurement.given, measurement.model
     one = next(repetitions for (_, num_users), repetitions in runs.items() if num_users == 1)
-    pipeline = seen_costs(one, PLAIN, model, given.tokens).pipeline(model.costs, LOOPBACK_MS)
+    hop_ms = LOOPBACK_MS + given.round_trip_ms / 2
+    plain = seen_costs(one, PLAIN, model, given.tokens).pipeline(model.costs, hop_ms)
+    # As the head counts them: the way round over one stage's time.
+    frame_ms = [cost(1, given.drafts + 1) for cost in plain.costs]
+    num_stages = len(frame_ms)
+    ways = round(num_stages * (1 + num_stages * hop_ms / sum(frame_ms)))
+    guessed = replace(plain, num_in_flight=max(num_stages, ways), max_groups=num_stages)
     found = {}
     for acceptance, num_users in runs:
-        # As many frames of one sequence as there are stages: more would wait in front of them.
-        frames = Speculation(given.drafts + 1, acceptance, num_frames=len(model.costs))
+        num_frames = max(1, guessed.num_batches // num_users)
+        frames = Speculation(given.drafts + 1, acceptance, num_frames=num_frames)
         users = [User(SIMULATED_TOKENS)] * num_users
-        for arm, speculation in ((PLAIN, PLAIN_DECODING), (GUESSED, frames)):
+        for arm, pipeline, speculation in (
+            (PLAIN, plain, PLAIN_DECODING),
+            (GUESSED, guessed, frames),
+        ):
             seen = simulate(pipeline, users, Random(0), speculation)
             found[acceptance, num_users, arm] = seen.tokens_per_s
     return found
@@ -211,7 +231,14 @@ def measure(given: argparse.Namespace) -> None:
     """
     acceptances = (max(given.acceptances),) if given.quick else given.acceptances
     users = (1,) if given.quick else tuple(sorted({1, *given.users}))
-    with measuring(given) as measurement, tempfile.TemporaryDirectory() as place:
+    with ExitStack() as stack:
+        measurement = stack.enter_context(measuring(given))
+        place = stack.enter_context(tempfile.TemporaryDirectory())
+        if given.round_trip_ms:
+            link = stack.enter_context(delay_link([BASE_PORT, BASE_PORT + 1]))
+            measurement.record["round_trips"] = link.calibrated(
+                LinkSettings(given.round_trip_ms / 2)
+            )
         unsplit = {kind: measurement.unsplit(kind) for kind in ("stateful", "batched")}
         ids = measurement.ids(measurement.prompts(max(users)))
         references = unsplit["stateful"].answers(ids, given.tokens)
@@ -236,7 +263,10 @@ def main() -> int:
     parser.add_argument("--drafts", type=int, default=3, help="of each frame")
     parser.add_argument("--users", type=int, nargs="+", default=list(USERS))
     parser.add_argument("--kind", default="paged", choices=["paged", "stateful"])
+    parser.add_argument("--round-trip-ms", type=float, default=0.0, help="between the nodes")
     given = parser.parse_args()
+    if given.round_trip_ms:
+        enter_own_network()
     return run_script(lambda: measure(given))
 
 

@@ -34,12 +34,14 @@ class Pipeline:
         hop_ms: From the end of one stage to the queue of the next.
         return_ms: From the end of the last stage to the head.
         num_in_flight: Micro-batches at once; None for as many as stages.
+        max_groups: Micro-batches the users are divided among; None for as many as are in flight.
     """
 
     costs: tuple[Cost, ...]
     hop_ms: float = 0.0
     return_ms: float = 0.0
     num_in_flight: int | None = None
+    max_groups: int | None = None
 
     @property
     def num_batches(self) -> int:
@@ -49,7 +51,9 @@ class Pipeline:
     @property
     def num_groups(self) -> int:
         """Micro-batches the running sequences are divided among."""
-        return self.num_batches if len(self.costs) > 1 else 1
+        if len(self.costs) == 1:
+            return 1
+        return self.num_batches if self.max_groups is None else self.max_groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,17 @@ def test_more_and_smaller_micro_batches_are_faster_over_a_long_link() -> None:
     assert eight.tokens_per_s > two.tokens_per_s
 
 
+def test_guesses_ahead_over_a_long_link_do_not_divide_the_users_further() -> None:
+    stages = _stages(10.0, 10.0)
+    guessing = Speculation(rows=4, acceptance=0.8, num_frames=4)
+    users = [User(400)] * 2
+    ahead = Pipeline(stages, 50.0, 50.0, num_in_flight=8, max_groups=2)
+    assert ahead.num_groups == 2
+    streaming = simulate(ahead, users, _Even(), guessing)
+    waiting = simulate(Pipeline(stages, 50.0, 50.0), users, _Even(), Speculation(4, 0.8))
+    assert streaming.tokens_per_s > 1.1 * waiting.tokens_per_s
+
+
 class _Even(Random):  # noqa: S311 - which drafts are right is no secret
     """Numbers in random order, evenly spread: as few of them as a test draws do not mislead."""
 
