@@ -16,6 +16,7 @@ from pathlib import Path
 from engine.errors import DaisyError, first_of
 from engine.messages.limits import MAX_LINK_LENGTH
 from engine.node import NodeOptions, run_node
+from engine.pipeline.draft_keeper import draft_choice
 from engine.pool.joining import join_by
 from engine.pool.node_folder import NodeFolder
 from engine.transport.invite_link import parse_invite_link
@@ -43,6 +44,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--shards", type=Path, action="append", default=[], metavar="FOLDER")
     parser.add_argument("--cpus", type=_cpu_list, help="processors its stage may use: 0,1")
+    parser.add_argument(
+        "--draft",
+        default="none",
+        metavar="FOLDER",
+        help="a draft model; none, or auto for Daisy's own where it fits",
+    )
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="stop when standard input ends"
     )
@@ -78,6 +85,7 @@ async def _run(given: argparse.Namespace) -> None:
             port=given.port,
             shard_folders=tuple(given.shards),
             cpus=given.cpus,
+            draft=draft_choice(given.draft),
         )
         stop = asyncio.Event()
         _stop_on_signals(stop)

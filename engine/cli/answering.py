@@ -179,7 +179,8 @@ def _tell_speed(end: Finished, output: Output) -> None:
     ttft = "-" if end.ttft_s is None else f"{end.ttft_s:.2f} s"
     speed = "-" if rate is None else f"{rate:.1f} tokens/s"
     cached = f" ({end.cached_tokens} known)" if end.cached_tokens else ""
+    guessed = f" ({end.accepted_tokens} guessed)" if end.accepted_tokens else ""
     output.say(
-        f"[{end.prompt_tokens} tokens in{cached}, {end.completion_tokens} out, "
+        f"[{end.prompt_tokens} tokens in{cached}, {end.completion_tokens} out{guessed}, "
         f"{end.finish_reason}; first token after {ttft}, then {speed}]"
     )

@@ -30,14 +30,21 @@ _SAMPLING_OPTIONS: tuple[tuple[str, type, str], ...] = (
 
 _ANSWERED_BY = (
     "The pool answers, where a node of Daisy runs on this PC. Options that say which model is to "
-    "answer or how (--model, --stages, --cuts, --kind, --exact, --context, --threads, --port) make "
-    "a chain on this PC alone instead, as does a PC without a node."
+    "answer or how (--model, --stages, --cuts, --kind, --exact, --context, --threads, --port, "
+    "--draft) make a chain on this PC alone instead, as does a PC without a node."
 )
 
 
 _CONTEXT = (
     "tokens a chat may have, answer included; what the model takes where left out, "
     f"{MAX_DEFAULT_CONTEXT_TOKENS} at most"
+)
+
+
+_DRAFT = (
+    "a small model with the same vocabulary, a folder with an OpenVINO IR, that guesses what the "
+    "model will write and makes answers faster; none for no such model; Daisy's own where it "
+    "fits, if left out"
 )
 
 
@@ -189,6 +196,7 @@ def _add_node(node: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="a PC that is not found by itself; may be given again",
     )
+    node.add_argument("--draft", type=_text, metavar="MODEL", help=_DRAFT)
     node.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
     _add_common(node)
 
@@ -209,6 +217,7 @@ def _add_chain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--context", type=int, metavar="N", help=_CONTEXT)
     command.add_argument("--threads", type=int, metavar="N", help="of each stage")
     command.add_argument("--port", type=int, default=0, metavar="N", help="of the first node")
+    command.add_argument("--draft", type=_text, metavar="MODEL", help=_DRAFT)
 
 
 def _add_sampling(command: argparse.ArgumentParser) -> None:
@@ -242,7 +251,8 @@ def wants_own_chain(given: argparse.Namespace) -> bool:
     Args:
         given: Parsed options of ``ask`` or ``chat``.
     """
-    chosen = (given.model, given.stages, given.cuts, given.kind, given.context, given.threads)
+    chain = (given.model, given.stages, given.cuts, given.kind, given.context, given.threads)
+    chosen = (*chain, given.draft)
     return any(option is not None for option in chosen) or given.exact or given.port != 0
 
 

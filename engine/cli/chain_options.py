@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.local_pool import PoolOptions
 from engine.cli.preparation import Division
 from engine.config import DEFAULT_CONTEXT_TOKENS, MAX_DEFAULT_CONTEXT_TOKENS
 from engine.errors import UsageError
+from engine.models.shown_path import shown_path
+from engine.pipeline.draft_keeper import AUTO
 from engine.splitter.partition import check_ascending
 
 if TYPE_CHECKING:
@@ -41,6 +44,18 @@ def division(given: argparse.Namespace) -> Division:
     return Division(num_stages=stages, is_asked=given.stages is not None)
 
 
+def draft_word(given: argparse.Namespace) -> str:
+    """Return the draft model that was chosen, as nodes take it.
+
+    Args:
+        given: Parsed options.
+    """
+    if given.draft is None:
+        return AUTO
+    # The node may be started anywhere.
+    return "none" if given.draft == "none" else shown_path(Path(given.draft).absolute())
+
+
 def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:
     """Return how the stages run.
 
@@ -69,4 +84,5 @@ def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:
         context_tokens=context,
         num_threads=given.threads,
         base_port=given.port,
+        draft=draft_word(given),
     )

@@ -47,6 +47,7 @@ class PoolOptions:
         num_threads: Of each stage; None lets the device decide.
         base_port: Of the first node; 0 lets the system choose all.
         cpus: Processors of each stage, in order; None for all.
+        draft: As ``draft_choice`` takes it.
     """
 
     kind: StageKind | None = None
@@ -56,6 +57,7 @@ class PoolOptions:
     num_threads: int | None = None
     base_port: int = 0
     cpus: Sequence[tuple[int, ...]] | None = None
+    draft: str = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ async def _start(
     command = [sys.executable, "-X", "utf8", "-m", "engine"]
     command += ["--name", name, "--folder", str(founder.place / name)]
     command += ["--invited", "--until-stdin-closes"]
-    command += ["--port", str(port), "--shards", str(folder.path)]
+    command += ["--port", str(port), "--shards", str(folder.path), "--draft", options.draft]
     if options.cpus is not None:
         command += ["--cpus", ",".join(map(str, options.cpus[index]))]
     # A session of its own: Ctrl-C reaches only the asker, which then ends the nodes in order.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.amounts import memory
 from engine.cli.arguments import data_dir
+from engine.cli.chain_options import draft_word
 from engine.cli.interrupts import stop_on_signals, stop_when_input_ends
 from engine.cli.node_news import News
 from engine.cli.node_window import tell, tell_news
@@ -18,6 +19,7 @@ from engine.cli.shown_text import printable
 from engine.errors import IdentityCopiedError, UsageError, first_of
 from engine.models.shown_path import shown_path
 from engine.node import Listening, NodeOptions, run_node
+from engine.pipeline.draft_keeper import draft_choice
 from engine.pool.adapters import rank_adapters
 from engine.pool.node_folder import NodeFolder
 from engine.pool.part import PoolOptions
@@ -74,9 +76,17 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
             memory_cap_bytes=cap,
         )
         window = _Window(folder, pool, shown_path(data_dir(given)), output)
+        options = NodeOptions(
+            folder,
+            _EVERY_ADDRESS,
+            given.port,
+            shard_folders=(),
+            draft=draft_choice(draft_word(given)),
+            pool=pool,
+        )
         # A program that started the node asks it for what it wants to know.
         while await _is_to_start_again(
-            pool, given.port, window, stop, has_news=not given.until_stdin_closes
+            options, window, stop, has_news=not given.until_stdin_closes
         ):
             continue
         tell(News("ended", f"Node {window.name} has ended."), output)
@@ -85,11 +95,10 @@ async def node_command(given: argparse.Namespace, output: Output) -> None:
 
 
 async def _is_to_start_again(
-    pool: PoolOptions, port: int, window: _Window, stop: asyncio.Event, *, has_news: bool
+    options: NodeOptions, window: _Window, stop: asyncio.Event, *, has_news: bool
 ) -> bool:
     """Be a node; return whether it must be one again: in another pool, or as another PC."""
     folder = window.folder
-    options = NodeOptions(folder, _EVERY_ADDRESS, port, shard_folders=(), pool=pool)
     listening: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
     num_told = len(folder.notes)
 

@@ -17,6 +17,7 @@ from engine.errors import DaisyError, PlacementError
 from engine.messages.chain import BatchFailed, StageFailed, own_places
 from engine.messages.codec import decode
 from engine.pipeline.chat_text import load_chat_text
+from engine.pipeline.draft_keeper import DraftKeeper
 from engine.pipeline.head import Head
 from engine.pipeline.loaded_stage import LoadedStage, load_stage
 from engine.pipeline.placed_stage import PlacedStage, join_chain
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from engine.domain import StageDescription
     from engine.messages.chain import Placement, StagePlace
+    from engine.pipeline.draft_keeper import DraftChoice
     from engine.transport.endpoint import Endpoint
 
 _logger = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class Placements:
         endpoint: Endpoint,
         group: asyncio.TaskGroup,
         cpus: tuple[int, ...] | None,
+        draft: DraftChoice = "none",
     ) -> None:
         """Begin with none.
 
@@ -61,6 +64,7 @@ class Placements:
             endpoint: Opens connections to the neighbours.
             group: Parent of what runs.
             cpus: Processors a stage may use; None for all.
+            draft: Which draft model guesses where the head is here.
         """
         self.stages: tuple[PlacedStage, ...] = ()
         self.head: Head | None = None
@@ -70,6 +74,8 @@ class Placements:
         self._endpoint = endpoint
         self._group = group
         self._cpus = cpus
+        self._draft: DraftChoice = draft
+        self._drafts: DraftKeeper | None = None
         self._loaded: tuple[LoadedStage, ...] = ()
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()
@@ -141,8 +147,9 @@ class Placements:
             await (self._give_up() if for_good else self._end())
 
     def memory_bytes(self) -> int:
-        """Return what the stages' processes take of this PC's memory."""
-        return sum(loaded.process.memory_bytes() for loaded in self._loaded)
+        """Return what the processes of stages and draft model take of this PC's memory."""
+        drafts = 0 if self._drafts is None else self._drafts.memory_bytes()
+        return drafts + sum(loaded.process.memory_bytes() for loaded in self._loaded)
 
     async def probe(self, epoch: int) -> None:
         """Send a token round the chain whose head is here.
@@ -253,8 +260,11 @@ class Placements:
         tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
         if place.stage_index == 0:
             text = await asyncio.to_thread(load_chat_text, folder)
-            self.head = Head(text, placement, stage.server.accept, self._tell_broken)
+            self._drafts = DraftKeeper(self._draft, self._cpus)
+            guessing = self._drafts.guessing(loaded.description, len(placement.stages))
+            self.head = Head(text, placement, stage.server.accept, self._tell_broken, guessing)
             tasks.start(self.head.run_loop())
+            tasks.start(self._drafts.run(text, placement))
         for loop in stage.loops():
             tasks.start(_logged(loop))
         await asyncio.sleep(0)  # they begin now: what never began could not be ended in order

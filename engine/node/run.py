@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.messages.message import Message
+    from engine.pipeline.draft_keeper import DraftChoice
     from engine.pipeline.relay import Relay
     from engine.pool.dialler import Attend
     from engine.pool.node_folder import NodeFolder
@@ -71,6 +72,7 @@ class NodeOptions:
         port: 0 for the one of the last start in a pool, or any.
         shard_folders: Where its shards lie; found by the SHA-256 of their manifests.
         cpus: Processors its stage may use; None for all.
+        draft: Which draft model guesses where it is the head.
         pool: How it takes part in the pool; None for a node that is told everything.
     """
 
@@ -79,6 +81,7 @@ class NodeOptions:
     port: int
     shard_folders: tuple[Path, ...]
     cpus: tuple[int, ...] | None = None
+    draft: DraftChoice = "none"
     pool: PoolOptions | None = None
 
 
@@ -183,7 +186,7 @@ class _Node:
         self._endpoint = endpoint
         self._desk = desk
         self._doctor = DoctorDesk()
-        self.placements = Placements(self._node_id, endpoint, group, options.cpus)
+        self.placements = Placements(self._node_id, endpoint, group, options.cpus, options.draft)
         self.pool: PoolHost | None = None
         self._requests = RequestCount()
 
