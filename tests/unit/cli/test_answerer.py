@@ -89,7 +89,7 @@ def test_the_node_of_this_pc_is_asked_and_the_answer_is_alone_on_standard_output
     out, err = capfd.readouterr()
     assert out == "Hello.\n"
     assert err.splitlines()[0] == "The pool answers, through the node of this PC."
-    assert err.splitlines()[-1].startswith("[5 tokens in, 3 out, stop; first token after 0.25 s")
+    assert err.splitlines()[-1].startswith("[5 tokens in, 3 out (2 guessed), stop; first token")
 
 
 def test_the_loss_of_a_pc_is_told_beside_the_answer_whose_text_stays_whole(tmp_path, capfd):
