@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import openvino as ov
 
 from engine.domain import StageDescription
-from engine.errors import CompileError, InferenceError
+from engine.errors import CompileError, InferenceError, KVCacheFullError
 from engine.stages.batch_arrays import check_batch, check_finite, logits_rows
 from engine.stages.blocks import KVBlocks
 from engine.stages.compilation import compile_options, compile_shard, last_line, read_shard
 from engine.stages.fusion_count import check_fusion, count_paged
+from engine.stages.kernel_class import Widened, widened
 from engine.stages.paged_graph import make_paged
 from engine.stages.paged_inputs import PagedInputs
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from engine.domain import KeptPrefix, KVUsage, MicroBatch, SequenceId
@@ -56,23 +57,54 @@ class PagedStage:
         Raises:
             InferenceError: The device failed, or a NaN or infinity came out.
         """
-        steps = batch.steps
         check_batch(batch, self._blocks.num_tokens, self._row_width)
-        for step in steps:
+        for step in batch.steps:
             self._blocks.check_writable(step.sequence_id, step.past_len)
-        self._blocks.resize([(s.sequence_id, s.past_len + s.num_tokens) for s in steps])
+        wide = self._reserve(batch)
         try:
-            rows = self._infer(batch)
+            rows = self._infer(batch, wide)
             check_finite(rows, self._what, may_ban=self.description.is_last)
         except InferenceError:
-            for step in steps:
+            for step in batch.steps:
                 self._blocks.release(step.sequence_id)
             raise
+        if wide.batch is not batch:
+            self._resize(batch)  # the rows that were put in are not the sequences'
         return rows
 
-    def _infer(self, batch: MicroBatch) -> NDArray[np.float32]:
+    def _reserve(self, batch: MicroBatch) -> Widened:
+        """Take the blocks a batch needs; return it as it is to be run.
+
+        Raises:
+            KVCacheFullError: They are not there.
+        """
+        if self.description.mode == "exact":
+            wide = widened(batch)
+            try:
+                self._resize(wide.batch)
+            except KVCacheFullError:
+                pass  # what it was asked for may fit still
+            else:
+                return wide
+        self._resize(batch)
+        return Widened(batch, np.arange(len(batch.token_ids)))
+
+    def _resize(self, batch: MicroBatch) -> None:
+        self._blocks.resize([(s.sequence_id, s.past_len + s.num_tokens) for s in batch.steps])
+
+    def _infer(self, batch: MicroBatch, wide: Widened) -> NDArray[np.float32]:
+        """Run a batch in its widened form; return the rows that were asked for.
+
+        Raises:
+            InferenceError: The device failed.
+        """
+        wanted = wide.rows[logits_rows(batch.steps)]
+        num_wanted = len(wanted)
+        if wide.batch is not batch and num_wanted == 1:
+            wanted = np.repeat(wanted, 2)  # the LM head has a kernel for one row as well
         try:
-            self._inputs.write(batch, [self._blocks.table(s.sequence_id) for s in batch.steps])
+            tables = [self._blocks.table(s.sequence_id) for s in batch.steps]
+            self._inputs.write(wide.batch, tables, wanted)
             self._request.infer()
             output: NDArray[np.float32] = self._request.get_output_tensor(0).data
         except RuntimeError as exc:
@@ -82,9 +114,10 @@ class PagedStage:
             ) from exc
         # Tokens lie on axis 0, and an axis of length 1 follows.
         output = output.reshape(output.shape[0], output.shape[-1])
-        if self.description.is_last and not self._inputs.takes_rows:
-            return output[logits_rows(batch.steps)]
-        return output
+        if self.description.is_last:
+            rows = output if self._inputs.takes_rows else output[wanted]
+            return rows[:num_wanted]
+        return output if wide.batch is batch else output[wide.rows]
 
     def begin_from(self, sequence_id: SequenceId, prefix: KeptPrefix) -> None:
         """Open a sequence with another's first blocks; see ``Stage.begin_from``."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import openvino as ov
 
-from engine.stages.batch_arrays import logits_rows, positions
+from engine.stages.batch_arrays import positions
 from engine.stages.paged_graph import ROWS_INPUT
 
 if TYPE_CHECKING:
@@ -43,16 +43,22 @@ class PagedInputs:
         self._shape: tuple[int, ...] = ()
         self._arrays: dict[str, NDArray[Any]] = {}
 
-    def write(self, batch: MicroBatch, tables: Sequence[NDArray[np.int32]]) -> None:
+    def write(
+        self,
+        batch: MicroBatch,
+        tables: Sequence[NDArray[np.int32]],
+        rows: NDArray[np.int64],
+    ) -> None:
         """Fill the request's inputs for one batch.
 
         Args:
             batch: Checked.
             tables: Each step's physical blocks, int32 ``[blocks]``, covering past and new tokens.
+            rows: Those that go through the LM head, where the model can choose.
         """
         steps = batch.steps
         counts = [len(table) for table in tables]
-        num_rows = batch.num_logits if self.takes_rows else 0
+        num_rows = len(rows) if self.takes_rows else 0
         self._fit((len(batch.token_ids), len(steps), sum(counts), num_rows))
         arrays = self._arrays
         if "input_ids" in arrays:
@@ -62,7 +68,7 @@ class PagedInputs:
         if "position_ids" in arrays:
             arrays["position_ids"][:] = positions(steps)
         if num_rows:
-            arrays[ROWS_INPUT][:] = logits_rows(steps)
+            arrays[ROWS_INPUT][:] = rows
         arrays["past_lens"][:] = [step.past_len for step in steps]
         arrays["max_context_len"][()] = max(step.past_len + step.num_tokens for step in steps)
         if len(steps) == 1:
