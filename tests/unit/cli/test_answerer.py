@@ -289,6 +289,7 @@ def test_each_turn_of_a_chat_asks_the_node_anew(tmp_path, capfd, monkeypatch):
         ["--context", "64"],
         ["--threads", "1"],
         ["--port", "4000"],
+        ["--draft", "none"],
     ],
 )
 def test_options_about_the_chain_ask_for_a_chain(words):

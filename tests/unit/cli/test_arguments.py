@@ -11,7 +11,7 @@ from engine.cli.arguments import (
     load_request,
     sampling_fields,
 )
-from engine.cli.chain_options import division, pool_options
+from engine.cli.chain_options import division, draft_word, pool_options
 from engine.cli.preparation import Division
 from engine.config import DEFAULT_CONTEXT_TOKENS, MAX_DEFAULT_CONTEXT_TOKENS
 from engine.errors import UsageError
@@ -211,3 +211,15 @@ def test_a_pattern_that_matches_nothing_is_said_to_be_one(tmp_path):
     odd = tmp_path / "model[1].gguf"  # a name may hold such characters
     odd.touch()
     assert load_request(build_parser().parse_args(["load", str(odd)])).source == str(odd)
+
+
+@pytest.mark.parametrize(("words", "draft"), [([], "auto"), (["--draft", "none"], "none")])
+def test_a_draft_model_is_daisys_own_unless_another_or_none_is_named(folder, words, draft):
+    """A folder is told whole, for the node may be started anywhere."""
+    assert pool_options(parse("ask", "x", *words), folder).draft == draft
+    assert draft_word(parse("node", *words)) == draft
+
+
+def test_a_draft_models_folder_is_told_whole():
+    """From wherever the command was given."""
+    assert Path(draft_word(parse("node", "--draft", "d"))) == Path("d").absolute()
