@@ -108,13 +108,15 @@ def read_stamp(folder: Path) -> VocabularyStamp | None:
         folder: Of a draft model.
 
     Raises:
-        ModelFileError: It is damaged.
+        ModelFileError: It is damaged, or can't be looked at.
     """
     file = folder / VOCABULARY_JSON
-    if not file.is_file():
-        return None
     try:
+        if not file.is_file():
+            return None
         return msgspec.json.decode(read_text(file), type=VocabularyStamp)
+    except OSError as exc:
+        raise ModelFileError(f"{VOCABULARY_JSON} can't be read: {exc.strerror}.") from exc
     except msgspec.MsgspecError as exc:
         raise ModelFileError(f"{VOCABULARY_JSON} of a draft model is damaged: {exc}.") from exc
 

@@ -103,7 +103,11 @@ def find_draft(target: DraftTarget) -> Path | None:
 
     Thread: any but the loop's; takes some tens of milliseconds.
     """
-    for folder in sorted(DRAFTS.iterdir()) if DRAFTS.is_dir() else ():
+    try:
+        folders = sorted(DRAFTS.iterdir())
+    except OSError:  # an installation without any
+        return None
+    for folder in folders:
         try:
             check_stamp(target.tokenizer, _stamp(folder))
         except (ModelFileError, OtherVocabularyError):

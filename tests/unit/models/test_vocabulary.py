@@ -114,3 +114,9 @@ def test_a_damaged_stamp_is_said_to_be_one(tmp_path, text):
     (tmp_path / VOCABULARY_JSON).write_text(text, encoding="utf-8")
     with pytest.raises(ModelFileError, match="damaged"):
         read_stamp(tmp_path)
+
+
+def test_a_stamp_that_cannot_be_looked_at(tmp_path):
+    """A file's name has a length."""
+    with pytest.raises(ModelFileError, match="can't be read"):
+        read_stamp(tmp_path / ("x" * 5000))
