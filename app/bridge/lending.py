@@ -95,6 +95,14 @@ class Lending(QObject):
         """
         self._ask(SetLending(pause_s=seconds), is_choice=True)
 
+    def lend_on_battery(self, *, on: bool) -> None:
+        """Choose whether this PC lends itself while it runs on its battery, too.
+
+        Args:
+            on: Whether.
+        """
+        self._ask(SetLending(mains_only=not on), is_choice=True)
+
     def _look(self) -> None:
         if self._idle is None:
             self._on_idle(None)

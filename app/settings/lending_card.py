@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.parts.action import Action
 from app.parts.card import Card
-from app.parts.fields import Choice
+from app.parts.fields import Choice, Switch
 from app.parts.text import Text
 from app.tray.lending_words import HOUR_S, lending_sentence
 from app.wording.problems import problem_words
@@ -42,6 +42,7 @@ class LendingCard(Card):
         self._label = Text(look)
         self.rule = Choice(look)
         self._label.setBuddy(self.rule)
+        self.mains = Switch(look)
         self.pause = Action(look)
         self.told = Text(look, "small", "quiet")
         self.idle_unknown = Text(look, "small", "quiet")
@@ -55,16 +56,22 @@ class LendingCard(Card):
         second.addWidget(self.pause)
         self.rows.addLayout(first)
         self.rows.addWidget(self.idle_unknown)
+        self.rows.addWidget(self.mains)
         self.rows.addLayout(second)
         self.rows.addWidget(self.trouble)
         self.rule.activated.connect(self._on_rule)
+        self.mains.clicked.connect(lambda on: lending.lend_on_battery(on=not on))
         self.pause.clicked.connect(self._on_pause)
         lending.changed.connect(self._say)
         lending.failed.connect(self._on_failed)
         wording.changed.connect(self._say)
-        look.changed.connect(lambda: self.rule.setFont(look.font("body")))
-        self.rule.setFont(look.font("body"))
+        look.changed.connect(self._dress_fields)
+        self._dress_fields()
         self._say()
+
+    def _dress_fields(self) -> None:
+        for field in (self.rule, self.mains):
+            field.setFont(self._look.font("body"))
 
     def _on_rule(self) -> None:
         self.trouble.hide()
@@ -90,6 +97,9 @@ class LendingCard(Card):
             self.rule.setItemText(index, say(f"tray.lend_{self.rule.itemData(index)}"))
         self.rule.setEnabled(report is not None)
         self.pause.setEnabled(report is not None)
+        self.mains.setText(say("settings.mains_only"))
+        self.mains.setEnabled(report is not None)
+        self.mains.setChecked(report is not None and report.mains_only)
         is_paused = report is not None and report.paused_for_s is not None
         self.pause.say(say("tray.resume" if is_paused else "tray.pause_hour"))
         self.told.setText(lending_sentence(self._lending, self._wording))

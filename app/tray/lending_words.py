@@ -21,15 +21,23 @@ def lending_sentence(lending: Lending, wording: Wording) -> str:
         wording: Words.
     """
     report = lending.report
-    if report is None:
-        return wording.text("tray.lend_unknown")
-    if report.is_alone:
-        return wording.text("tray.lend_alone")
-    if report.paused_for_s is not None:
+    if report is not None and report.paused_for_s is not None and not report.is_alone:
         minutes = max(1, math.ceil(report.paused_for_s / _MINUTE_S))
         return wording.text("tray.lend_paused", n=minutes)
-    if report.rule == "idle" and not lending.can_see_idle:
-        return wording.text("tray.idle_unknown")
-    if report.rule == "idle":
-        return wording.text("tray.lend_idle_on" if report.is_lending else "tray.lend_idle_off")
-    return wording.text("tray.lend_on" if report.is_lending else "tray.lend_off")
+    return wording.text(_key(lending))
+
+
+def _key(lending: Lending) -> str:
+    """Return the sentence of what holds where it isn't a pause."""
+    report = lending.report
+    if report is None:
+        return "tray.lend_unknown"
+    if report.is_alone:
+        return "tray.lend_alone"
+    if report.mains_only and report.on_battery:
+        return "tray.lend_battery"
+    if report.rule != "idle":
+        return "tray.lend_on" if report.is_lending else "tray.lend_off"
+    if not lending.can_see_idle:
+        return "tray.idle_unknown"
+    return "tray.lend_idle_on" if report.is_lending else "tray.lend_idle_off"

@@ -160,6 +160,7 @@ def _add_own_pc(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="idle needs the window, which sees whether somebody is here; asked where left out",
     )
     lend.add_argument("--pause", type=float, metavar="MINUTES", help="lend nothing for so long")
+    lend.add_argument("--on-battery", choices=("yes", "no"), help="whether it lends then too")
     models = commands.add_parser("models", help="which models this PC keeps")
     drop = commands.add_parser("drop", help="take a model off this PC's disk")
     drop.add_argument("model", type=_text, metavar="MODEL", help="as daisy models shows it")

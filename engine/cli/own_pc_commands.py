@@ -50,14 +50,22 @@ async def lend_command(given: argparse.Namespace, output: Output) -> None:
     """
     if given.pause is not None and given.pause < 0:
         raise UsageError("A pause can't be shorter than nothing.", "--pause 0 ends one.")
-    is_asked = given.rule is None and given.pause is None
+    mains_only = None if given.on_battery is None else given.on_battery == "no"
+    is_asked = given.rule is None and given.pause is None and mains_only is None
     pause_s = None if given.pause is None else given.pause * _MINUTE_S
-    wanted = AskLending() if is_asked else SetLending(rule=given.rule, pause_s=pause_s)
+    wanted = (
+        AskLending()
+        if is_asked
+        else SetLending(rule=given.rule, pause_s=pause_s, mains_only=mains_only)
+    )
     report = await _asked(given, wanted, LendingReport)
     output.event("lending", **msgspec.to_builtins(report))
     lines = [_RULES[report.rule]]
     if report.paused_for_s is not None:
         lines.append(f"Paused for {duration(report.paused_for_s)}.")
+    if report.mains_only:
+        now = " It is now." if report.on_battery else ""
+        lines.append(f"Not while it runs on its battery.{now}")
     if report.is_alone:
         lines.append("It is alone in its pool, so it lends to nobody, and nothing is held back.")
     elif report.rule == "idle" and report.paused_for_s is None:

@@ -20,6 +20,7 @@ class SetLending(Message, frozen=True):
 
     rule: Literal["now", "idle", "never"] | None = None
     pause_s: float | None = None  # lend nothing for so long, whatever the rule; 0 ends a pause
+    mains_only: bool | None = None  # lend nothing while on battery, whatever the rule
 
 
 class TellIdle(Message, frozen=True):
@@ -43,6 +44,8 @@ class LendingReport(Message, frozen=True):
     is_lending: bool  # now; always so for a PC that is alone in its pool: it lends to nobody
     paused_for_s: float | None  # None where it isn't paused
     is_alone: bool
+    mains_only: bool = False
+    on_battery: bool = False
 
 
 # ---- models ------------------------------------------------------------------------------------

@@ -21,14 +21,21 @@ class LendingChoice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rule: When it lends.
         paused_until_s: Unix time until which it doesn't, whatever the rule; None for no pause.
+        mains_only: Not while it runs on its battery, whatever the rule.
     """
 
     rule: Rule = "now"
     paused_until_s: float | None = None
+    mains_only: bool = False
 
 
 def chosen(
-    before: LendingChoice, rule: Rule | None, pause_s: float | None, now_s: float
+    before: LendingChoice,
+    rule: Rule | None,
+    pause_s: float | None,
+    now_s: float,
+    *,
+    mains_only: bool | None = None,
 ) -> LendingChoice:
     """Return a choice after another one.
 
@@ -37,11 +44,16 @@ def chosen(
         rule: None leaves it. A rule that is chosen ends a pause.
         pause_s: From now; 0 ends a pause, None leaves it.
         now_s: Unix time.
+        mains_only: None leaves it.
     """
     until_s = before.paused_until_s if rule is None else None
     if pause_s is not None:
         until_s = now_s + min(pause_s, MAX_PAUSE_S) if pause_s > 0 else None
-    return LendingChoice(rule=before.rule if rule is None else rule, paused_until_s=until_s)
+    return LendingChoice(
+        rule=before.rule if rule is None else rule,
+        paused_until_s=until_s,
+        mains_only=before.mains_only if mains_only is None else mains_only,
+    )
 
 
 def paused_for_s(choice: LendingChoice, now_s: float) -> float | None:
@@ -57,7 +69,14 @@ def paused_for_s(choice: LendingChoice, now_s: float) -> float | None:
     return left_s if 0 < left_s <= MAX_PAUSE_S else None
 
 
-def lends(choice: LendingChoice, now_s: float, *, is_idle: bool, is_alone: bool) -> bool:
+def lends(
+    choice: LendingChoice,
+    now_s: float,
+    *,
+    is_idle: bool,
+    is_alone: bool,
+    on_battery: bool = False,
+) -> bool:
     """Return whether a PC lends itself now.
 
     Args:
@@ -65,9 +84,10 @@ def lends(choice: LendingChoice, now_s: float, *, is_idle: bool, is_alone: bool)
         now_s: Unix time.
         is_idle: Somebody has just said that nobody is at the PC.
         is_alone: Nobody else is in its pool: what runs there is its owner's own.
+        on_battery: It isn't plugged in.
     """
     if is_alone:
         return True
-    if paused_for_s(choice, now_s) is not None:
+    if paused_for_s(choice, now_s) is not None or (choice.mains_only and on_battery):
         return False
     return choice.rule == "now" or (choice.rule == "idle" and is_idle)

@@ -40,18 +40,26 @@ class LendingDesk:
     Thread: the node's loop.
     """
 
-    def __init__(self, file: Path, is_alone: Callable[[], bool], host: StageHost) -> None:
+    def __init__(
+        self,
+        file: Path,
+        is_alone: Callable[[], bool],
+        host: StageHost,
+        on_battery: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Begin with what was chosen last.
 
         Args:
             file: Keeps the choice; where one can't be read, nothing is lent.
             is_alone: Tells whether nobody else is in the pool.
             host: Runs this PC's stage.
+            on_battery: Tells whether this PC isn't plugged in.
         """
         self.on_change: Callable[[bool], Awaitable[None]] | None = None
         self._file = file
         self._is_alone = is_alone
         self._host = host
+        self._on_battery = on_battery
         self._choice = _read(file)
         self._idle_until_s = 0.0  # monotonic
         self._held_since_s: float | None = None  # a stage that is not lent any more
@@ -62,7 +70,13 @@ class LendingDesk:
     def is_lending(self) -> bool:
         """Whether this PC is lent now."""
         is_idle = self._loop.time() < self._idle_until_s
-        return lends(self._choice, time.time(), is_idle=is_idle, is_alone=self._is_alone())
+        return lends(
+            self._choice,
+            time.time(),
+            is_idle=is_idle,
+            is_alone=self._is_alone(),
+            on_battery=self._on_battery(),
+        )
 
     def look(self) -> None:
         """Take note that others may have come into the pool, or left it."""
@@ -96,7 +110,13 @@ class LendingDesk:
         """
         match message:
             case SetLending():
-                fresh = chosen(self._choice, message.rule, message.pause_s, time.time())
+                fresh = chosen(
+                    self._choice,
+                    message.rule,
+                    message.pause_s,
+                    time.time(),
+                    mains_only=message.mains_only,
+                )
                 try:
                     await asyncio.to_thread(self._write, fresh)
                 except DaisyError as error:
@@ -120,6 +140,8 @@ class LendingDesk:
             is_lending=self.is_lending,
             paused_for_s=paused_for_s(self._choice, time.time()),
             is_alone=self._is_alone(),
+            mains_only=self._choice.mains_only,
+            on_battery=self._on_battery(),
         )
 
     async def _give_back(self) -> None:

@@ -107,6 +107,10 @@ class NodeFacts:
             memory_step=memory_step(lent),
         )
 
+    def is_on_battery(self) -> bool:
+        """Return whether this PC isn't plugged in; asked of the system now and then only."""
+        return not self._is_on_mains()
+
     def _is_on_mains(self) -> bool:
         now_s = time.monotonic()
         if now_s >= self._battery_at_s:

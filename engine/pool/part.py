@@ -149,7 +149,9 @@ class PoolPart:
             self._participant, self._mesh, self.book, self._outbox, self._mesh.own_report
         )
         sources = PeerSources(endpoint, self._addresses)
-        self._lending = LendingDesk(folder.path / "lending.json", self._is_alone, host)
+        self._lending = LendingDesk(
+            folder.path / "lending.json", self._is_alone, host, self.facts.is_on_battery
+        )
         self._lending.on_change = self._on_lending
         self._desk = OrderDesk(
             self.node_id,

@@ -200,6 +200,8 @@ class OwnPc:
         self.rule = "now"
         self.paused_s = None
         self.is_idle = False
+        self.mains_only = False
+        self.on_battery = False
         self.models = list(script.models)
 
     async def serve(self, message, writer) -> None:
@@ -219,6 +221,8 @@ class OwnPc:
             case SetLending():
                 if message.rule is not None:
                     self.rule, self.paused_s = message.rule, None
+                if message.mains_only is not None:
+                    self.mains_only = message.mains_only
                 if message.pause_s is not None:
                     self.paused_s = message.pause_s or None
             case TellIdle():
@@ -226,7 +230,10 @@ class OwnPc:
         may = self.rule == "now" or (self.rule == "idle" and self.is_idle)
         return LendingReport(
             rule=self.rule,
-            is_lending=self.script.is_alone or (may and self.paused_s is None),
+            mains_only=self.mains_only,
+            on_battery=self.on_battery,
+            is_lending=self.script.is_alone
+            or (may and self.paused_s is None and not (self.mains_only and self.on_battery)),
             paused_for_s=self.paused_s,
             is_alone=self.script.is_alone,
         )

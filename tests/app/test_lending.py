@@ -71,7 +71,8 @@ def test_the_menu_shows_what_holds_and_changes_it(shared, lend, wait, start_node
     menu.rules["never"].trigger()
     wait(lambda: menu.told.text() == "This PC is not lent. Others go on without it.")
     assert rules(menu)["never"] == (True, True)
-    assert node.asked_of_members() == [{"asked": "SetLending", "rule": "never", "pause_s": None}]
+    (asked,) = node.asked_of_members()
+    assert (asked["asked"], asked["rule"], asked["pause_s"]) == ("SetLending", "never", None)
 
 
 def test_an_hours_pause_is_one_click_and_ended_by_another(shared, lend, wait, start_node):
@@ -169,6 +170,23 @@ def test_the_settings_offer_the_same_by_keyboard(shared, lend, wait, start_node,
     qtbot.keyClick(card.pause, Qt.Key.Key_Space)
     wait(lambda: "Paused" in card.told.text())
     assert node.own_pc.paused_s == 3600.0
+
+
+def test_a_pc_on_its_battery_is_kept_back_by_one_switch(shared, lend, wait, start_node, qtbot):
+    node = start_node()
+    lending = lend()
+    card = LendingCard(shared.look, shared.wording, lending)
+    qtbot.addWidget(card)
+    card.show()
+    wait(lambda: lending.report)
+    assert not card.mains.isChecked()
+    qtbot.keyClick(card.mains, Qt.Key.Key_Space)
+    wait(lambda: node.own_pc.mains_only and card.mains.isChecked())
+    node.own_pc.on_battery = True
+    wait(lambda: card.told.text() == "This PC runs on its battery and is not lent now.")
+    assert lending.is_held_back
+    qtbot.keyClick(card.mains, Qt.Key.Key_Space)
+    wait(lambda: card.told.text() == "This PC is lent now.")
 
 
 def test_what_cant_be_kept_is_not_offered_and_a_refusal_is_said(

@@ -64,6 +64,8 @@ def test_what_holds_is_told_and_nothing_changed_by_asking(tmp_path, capfd):
         (("never",), SetLending(rule="never")),
         (("--pause", "60"), SetLending(pause_s=3600.0)),
         (("now", "--pause", "0"), SetLending(rule="now", pause_s=0.0)),
+        (("--on-battery", "no"), SetLending(mains_only=True)),
+        (("--on-battery", "yes"), SetLending(mains_only=False)),
     ],
 )
 def test_a_rule_and_a_pause_are_told_to_the_node(tmp_path, words, wanted):
@@ -76,6 +78,17 @@ def test_a_rule_and_a_pause_are_told_to_the_node(tmp_path, words, wanted):
         (
             LendingReport(rule="now", is_lending=False, paused_for_s=1800.0, is_alone=False),
             ["This PC lends itself.", "Paused for 30 min 0 s."],
+        ),
+        (
+            LendingReport(
+                rule="now",
+                is_lending=False,
+                paused_for_s=None,
+                is_alone=False,
+                mains_only=True,
+                on_battery=True,
+            ),
+            ["This PC lends itself.", "Not while it runs on its battery. It is now."],
         ),
         (
             LendingReport(rule="never", is_lending=True, paused_for_s=None, is_alone=True),

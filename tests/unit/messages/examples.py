@@ -472,7 +472,7 @@ CONTROL: dict[MessageType, Message] = {
     MessageType.RENAME_PC: RenamePc(node_id=NodeId("avcxgxositsxilzixcxl"), name="Study"),
     MessageType.REMOVE_PC: RemovePc(node_id=NodeId("avcxgxositsxilzixcxl")),
     MessageType.LEAVE_POOL: LeavePool(),
-    MessageType.SET_LENDING: SetLending(rule="idle", pause_s=3600.0),
+    MessageType.SET_LENDING: SetLending(rule="idle", pause_s=3600.0, mains_only=True),
     MessageType.TELL_IDLE: TellIdle(is_idle=True),
     MessageType.ASK_LENDING: AskLending(),
     MessageType.LENDING_REPORT: LendingReport(

@@ -38,6 +38,19 @@ def test_a_pc_that_is_alone_in_its_pool_holds_nothing_back_from_its_owner():
     assert lends(LendingChoice(rule="never"), NOW_S, is_idle=False, is_alone=True)
 
 
+def test_on_its_battery_a_pc_is_lent_only_where_its_owner_did_not_forbid_it():
+    careful = chosen(LendingChoice(), None, None, NOW_S, mains_only=True)
+    assert careful == LendingChoice(mains_only=True)
+    assert chosen(careful, "now", None, NOW_S).mains_only
+
+    def is_lent(choice, *, on_battery):
+        return lends(choice, NOW_S, is_idle=False, is_alone=False, on_battery=on_battery)
+
+    assert is_lent(careful, on_battery=False)
+    assert not is_lent(careful, on_battery=True)
+    assert is_lent(LendingChoice(), on_battery=True)
+
+
 def test_a_rule_ends_a_pause_and_a_pause_leaves_the_rule():
     paused = chosen(LendingChoice(rule="idle"), None, 3600.0, NOW_S)
     assert paused == LendingChoice(rule="idle", paused_until_s=NOW_S + 3600.0)
@@ -89,7 +102,10 @@ class Room:
         self.happened = asyncio.Event()
         self.host = Host(self.happened)
         self.told = []
-        self.desk = LendingDesk(tmp_path / "lending.json", lambda: self.is_alone, self.host)
+        self.on_battery = False
+        self.desk = LendingDesk(
+            tmp_path / "lending.json", lambda: self.is_alone, self.host, lambda: self.on_battery
+        )
         self.desk.on_change = self._on_change
         self.answers = []
 
@@ -147,6 +163,22 @@ def test_a_pause_that_is_over_is_told(tmp_path, monkeypatch):
     async def run():
         async with room(tmp_path) as here:
             await here.ask(SetLending(pause_s=0.3))
+            await here.until(lambda: here.told == [False, True])
+
+    asyncio.run(run())
+
+
+def test_a_pc_that_is_unplugged_is_not_lent_until_it_is_plugged_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(lending_desk, "LOOK_EVERY_S", 0.02)
+
+    async def run():
+        async with room(tmp_path) as here:
+            report = await here.ask(SetLending(mains_only=True))
+            assert (report.is_lending, report.mains_only, report.on_battery) == (True, True, False)
+            here.on_battery = True
+            await here.until(lambda: here.told == [False])
+            assert (await here.ask(AskLending())).on_battery
+            here.on_battery = False
             await here.until(lambda: here.told == [False, True])
 
     asyncio.run(run())
