@@ -27,6 +27,7 @@ from PySide6.QtWidgets import QApplication, QDialog, QWidget  # noqa: E402
 from scenes import ShownNode, fill, ill, loading, ready  # noqa: E402
 
 from app.chat.link_question import ask_to_open  # noqa: E402
+from app.parts.column import Column  # noqa: E402
 from app.start import Program, prepare  # noqa: E402
 
 if TYPE_CHECKING:
@@ -103,6 +104,14 @@ def _findings(stage: Stage) -> None:
     stage.program.window.page("doctor").run.click()
 
 
+def _end_of(name: str) -> Callable[[Stage], None]:
+    def scroll(stage: Stage) -> None:
+        bar = stage.program.window.page(name).findChild(Column).verticalScrollBar()
+        bar.setValue(bar.maximum())
+
+    return scroll
+
+
 def _closing(stage: Stage) -> QWidget:
     return stage.program.window.ask_about_closing()
 
@@ -142,8 +151,11 @@ SCENES = (
     Scene("models-loading", "models", _load),
     Scene("devices", "devices", _code),
     Scene("models", "models"),
+    Scene("models-end", "models", _end_of("models")),
     Scene("settings", "settings"),
+    Scene("settings-end", "settings", _end_of("settings")),
     Scene("doctor", "doctor", _findings),
+    Scene("doctor-end", "doctor", _end_of("doctor")),
     Scene("chat-empty", "chat", _empty_chat),
     Scene("closing", "chat", _closing),
     Scene("link", "chat", _link),
