@@ -221,7 +221,12 @@ class DoctorPage(Page):
         heading = [self._words.text(f"column_{name}") for name in ("device", "kind", "result")]
         if not rows:
             heading = [self._words.text("running" if self.trials.is_running else "untried")]
-        self.grids["tried"].show_rows(heading, rows)
+        details = self._words.device_details(self.trials.tried)
+        tips = [
+            ["", "", f"{row[2]} {told}" if told else ""]
+            for row, (_, told) in zip(rows, details, strict=True)
+        ]
+        self.grids["tried"].show_rows(heading, rows, tips)
 
     def _say_buttons(self) -> None:
         words = self._words

@@ -149,6 +149,16 @@ class DoctorWords:
         devices = () if tried is None or tried.devices is None else tried.devices.devices
         return [(one_line(d.name, 40), one_line(d.full_name, 60), self._ran(d)) for d in devices]
 
+    def device_details(self, tried: Tried | None) -> list[tuple[str, str]]:
+        """Return each device of this PC, and the engine's own words where it failed.
+
+        Args:
+            tried: What was tried.
+        """
+        devices = () if tried is None or tried.devices is None else tried.devices.devices
+        troubles = [(one_line(d.name, 40), d.trouble) for d in devices]
+        return [(name, "" if t is None else one_line(t.what, 400)) for name, t in troubles]
+
     def _ran(self, device: DeviceTried) -> str:
         if device.token_ms is None or device.load_s is None:
             trouble = device.trouble
@@ -227,6 +237,7 @@ class DoctorWords:
         if tried is not None and tried.devices is not None:
             lines += ["", self.text("tried_heading")]
             lines += ["  ".join(row) for row in self.tried_devices(tried)]
+            lines += [f"{name}: {told}" for name, told in self.device_details(tried) if told]
         lines += ["", self.text("versions_heading")]
         lines += [f"{name}: {value}" for name, value in self.versions(tried)]
         return "\n".join(lines) + "\n"

@@ -234,6 +234,7 @@ def test_the_tests_are_run_and_what_fails_is_told_with_what_to_do(page, shared, 
         ["CPU", "Intel Core Ultra 7", "one token in 1.5 ms, ready after 0.5 s"],
         ["NPU", "Intel AI Boost", "failed: A device could not prepare its part of the model."],
     ]
+    assert page.grids["tried"]._cells[2, 2].toolTip().endswith(" NPU can't compile it.")
     assert page.grids["adapters"].texts()[1][3] == "no"
     told = "\n".join(page.sentences)
     assert "On eth0 (192.0.2.97) this PC does not hear its own announcements." in told
@@ -242,7 +243,9 @@ def test_the_tests_are_run_and_what_fails_is_told_with_what_to_do(page, shared, 
     shared.wording.choose("zh")
     assert page.grids["tried"].texts()[1][2] == "1.5 毫秒算出一个词元，准备用时 0.5 秒"
     page.copy.click()
-    assert "在 eth0（192.0.2.97）上，本机收不到自己的广播。" in QGuiApplication.clipboard().text()
+    copied = QGuiApplication.clipboard().text()
+    assert "在 eth0（192.0.2.97）上，本机收不到自己的广播。" in copied
+    assert "NPU: NPU can't compile it." in copied  # for whoever is asked for help
 
 
 @pytest.mark.parametrize("kind", ["none", "silent", "killed"])
