@@ -344,7 +344,7 @@ def test_a_pc_is_removed_only_after_a_question_that_is_easily_denied(open_page, 
     row.remove.click()
     assert row.question.isVisible()
     assert "LAPTOP" in row.question.text()
-    assert row.cancel.hasFocus()
+    wait(row.cancel.hasFocus)
     qtbot.keyClick(row.cancel, Qt.Key.Key_Space)
     assert not row.question.isVisible()
     row.remove.click()

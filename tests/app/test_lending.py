@@ -144,7 +144,7 @@ def test_the_tray_shows_a_pause(shared, wait, start_node, qtbot):
 
 
 def test_a_node_that_leaves_is_no_longer_believed(lend, wait, start_node, monkeypatch):
-    monkeypatch.setattr("app.bridge.lending.ANSWER_WITHIN_MS", 400)
+    monkeypatch.setattr("app.bridge.lending.ANSWER_WITHIN_MS", 2000)
     node = start_node(in_process=True)
     lending = lend()
     wait(lambda: lending.report)

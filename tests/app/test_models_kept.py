@@ -66,7 +66,7 @@ def test_a_model_is_deleted_by_key_only_after_a_question(open_card, qtbot, wait)
     row = card.kept[OTHER]
     qtbot.keyClick(row.drop, Qt.Key.Key_Space)
     assert row.question.isVisible()
-    assert row.keep.hasFocus()
+    wait(row.keep.hasFocus)
     assert not row.everywhere.isVisible()  # nobody else keeps it
     qtbot.keyClick(row.keep, Qt.Key.Key_Escape)
     assert not row.question.isVisible()
