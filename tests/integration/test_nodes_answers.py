@@ -161,6 +161,33 @@ def drawn(seed=None, text="Tell me something about the sea."):
     return chat(text, temperature=0.8, max_tokens=16, seed=seed)
 
 
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {},
+        {"temperature": 0.8, "seed": 5},
+        {"temperature": 1.0, "repetition_penalty": 1.2, "seed": 6},
+    ],
+    ids=["greedy", "sampled", "with a penalty"],
+)
+def test_guessing_ahead_changes_no_token_alone_and_beside_others(two_stages, sampling):
+    """Text that repeats itself is guessed; with it three askers, of whom one wants no guesses."""
+    asked = {"prompt": f"{ALPHABET}\n{ALPHABET}\n{ALPHABET}", "max_tokens": 24, "ignore_eos": True}
+    plain = two_stages.ask(request(**asked, **sampling, speculate=False))
+    guessed = two_stages.ask(request(**asked, **sampling))
+    assert guessed.token_ids == plain.token_ids
+
+    async def together():
+        return await asyncio.gather(
+            *(
+                two_stages.asked(request(**asked, **sampling, speculate=s))
+                for s in (True, False, True)
+            )
+        )
+
+    assert [answer.token_ids for answer in two_stages.run(together())] == [plain.token_ids] * 3
+
+
 def test_a_seed_gives_the_same_text_whoever_shares_the_batch(one_stage, two_stages):
     async def together(pool, *asked):
         tasks = [pool.asked(a) for a in asked]
