@@ -31,7 +31,10 @@ pytestmark = pytest.mark.processes
 DURATION_S = float(os.environ.get("DAISY_USERS_S", "0")) or (600.0 if LONG else 8.0)
 NUM_USERS, NUM_PLACES = 64, 16
 FREE_WITHIN_S = 1.0 if LONG else 5.0  # a PC that runs other tests beside is not a quiet one
-MAX_GROWTH_BYTES = 16 << 20  # between the second and the last quarter
+# Between the second and the last quarter. A stage's process grows ever more slowly: the CPU plugin
+# keeps what it made for each shape of a batch it has met, up to a number of its own.
+MAX_GROWTH_BYTES = 8 << 20
+MAX_STAGE_GROWTH_BYTES = 64 << 20
 SYSTEMS = ("be kind " * 6, "be brief " * 5, "be wise " * 7, "say no ")
 WORDS = ("sea", "tide", "boat", "lamp", "gull", "sand", "rope", "mast", "fish", "moon")
 
@@ -113,6 +116,8 @@ class User:
                 live.sequence_id in server.open_sequences for server in self.ring.servers
             ):
                 await asyncio.sleep(0.001)
+            for process in self.ring.processes:
+                await process.usage()  # it answers in order: what was closed before is freed
         self.seen.num_cancelled += 1
         self.seen.frees_s.append(time.monotonic() - began_s)
 
@@ -161,7 +166,7 @@ def test_sixty_four_users_for_a_while(ring, report_figure):
     report_figure("tokens of prompts known before", seen.num_cached, "")
     report_figure("longest wait for a first token", max(seen.waits_s), "s")
     report_figure("most others served meanwhile", max(seen.overtaken_by), "")
-    report_figure("longest until every stage was told to free it", max(seen.frees_s), "s")
+    report_figure("longest until every stage had freed it", max(seen.frees_s), "s")
     for name, growth in zip(("head", "stage 0", "stage 1"), growths(seen), strict=True):
         report_figure(f"growth of {name}", growth / 2**20, "MiB")
     assert min(seen.num_answered.values()) >= 1, "somebody was never answered"
@@ -169,4 +174,6 @@ def test_sixty_four_users_for_a_while(ring, report_figure):
     assert max(seen.overtaken_by) <= NUM_USERS + NUM_PLACES
     assert seen.num_cached > 0
     assert max(seen.frees_s) <= FREE_WITHIN_S
-    assert max(growths(seen)) <= MAX_GROWTH_BYTES
+    head, *stages = growths(seen)
+    assert head <= MAX_GROWTH_BYTES
+    assert max(stages) <= MAX_STAGE_GROWTH_BYTES
