@@ -162,3 +162,7 @@ def test_a_long_prefix_is_shared_beyond_the_first_size_of_a_table():
     blocks.release(SequenceId(1))
     assert blocks.usage().used_blocks == 51
     blocks.check_writable(SequenceId(2), 0)
+
+
+def test_who_has_no_block_may_write_its_first():
+    KVBlocks(3, 4, 1).check_writable(SequenceId(1), 0)
