@@ -34,6 +34,7 @@ An error carries fields, never a prepared sentence of another layer.
     │   ├─ PeerTimeoutError
     │   ├─ VersionMismatchError
     │   ├─ NotTrustedError          the peer is not of this pool, or this PC no longer is
+    │   │   └─ NotKnownThereError   a PC of this pool does not know this one
     │   ├─ PairingError
     │   │   ├─ WrongCodeError
     │   │   ├─ NotJoinableError     it shows no code, or no longer
@@ -414,6 +415,15 @@ class NotTrustedError(TransportError):
 
     code = "not_trusted"
     retryable = False
+
+
+class NotKnownThereError(NotTrustedError):
+    """The other PC is of this pool and does not know this one, or no longer.
+
+    If this PC was removed from the pool, run daisy leave here, then daisy join.
+    """
+
+    code = "not_known_there"
 
 
 class PairingError(TransportError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.plan_table import NONE, short
 from engine.cli.shown_text import printable
+from engine.pool import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +43,7 @@ class NodeNews:
         self._coordinator: NodeId | None = None
         self._model: tuple[str | None, str] = (None, "unloaded")  # name and what it is
         self._layers: str | None = None
+        self._is_unknown = False
 
     def see(self, status: PoolStatus) -> list[News]:
         """Return what has changed.
@@ -50,11 +52,18 @@ class NodeNews:
             status: The newest.
         """
         return [
+            *self._of_standing(status),
             *self._of_pcs(status),
             *self._of_coordinator(status),
             *self._of_model(status),
             *self._of_layers(status),
         ]
+
+    def _of_standing(self, status: PoolStatus) -> Iterator[News]:
+        note = sentences.sentence("unknown_there")
+        was_unknown, self._is_unknown = self._is_unknown, note in status.notes
+        if self._is_unknown and not was_unknown:
+            yield News("unknown", note)
 
     def _of_pcs(self, status: PoolStatus) -> Iterator[News]:
         there = {

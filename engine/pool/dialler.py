@@ -7,7 +7,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from engine.errors import DaisyError, NotTrustedError, TransportError
+from engine.errors import DaisyError, NotKnownThereError, NotTrustedError, TransportError
 from engine.transport.endpoint import SCHEME
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Dialler:
         except TransportError as error:
             target.failed(error.what, self._loop.time(), is_refused=_is_refusal(error))
             target.is_untrusted = isinstance(error, NotTrustedError)
+            if isinstance(error, NotKnownThereError):
+                self._targets.unknown_at = target.address
             return
         try:
             await self._stay(connection, target, attend)

@@ -74,7 +74,12 @@ class Target:
 
 
 class Targets:
-    """All targets of one node."""
+    """All targets of one node.
+
+    Attributes:
+        unknown_at: Where a PC of the pool said that it does not know this one, if none has opened
+            a session since.
+    """
 
     def __init__(self, own_id: NodeId) -> None:
         """Begin with none.
@@ -83,6 +88,7 @@ class Targets:
             own_id: This node's.
         """
         self._own_id = own_id
+        self.unknown_at: PeerAddress | None = None
         self._targets: dict[tuple[NodeId | None, PeerAddress], Target] = {}
 
     def announced(self, node_id: NodeId, addresses: Iterable[PeerAddress], now_s: float) -> None:

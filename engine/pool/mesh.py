@@ -288,6 +288,7 @@ class Mesh:
                 f"{connection.address}: It makes shards of format {theirs.shard_format}, and this "
                 f"PC of format {ours.shard_format}."
             )
+        self.targets.unknown_at = None
         if not self._sessions.add(connection):
             return
         self._tell()

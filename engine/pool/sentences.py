@@ -99,6 +99,10 @@ SENTENCES: dict[str, str] = {
     "stranger": "{pc} can't take part: {why}.",
     "double": "Another PC has a copy of this PC's identity; one of the two takes a new one.",
     "not_at": "Daisy does not run at {address}, or listens at another port.",
+    "unknown_there": (
+        "The PCs that this one was paired with do not know it any more: it was removed from the "
+        "pool. To pair again: daisy leave, then daisy join."
+    ),
     "untrusted": (
         "{pc} at {address} does not know this PC: one of both was removed from the pool. To pair "
         "again: daisy leave, then daisy join."

@@ -155,6 +155,8 @@ def _notes(mesh: Mesh, seen: PoolView) -> tuple[str, ...]:
     notes = []
     if not discovery.adapters.used and not mesh.reachable():
         notes.append(sentence("no_network"))
+    if mesh.targets.unknown_at is not None and not mesh.reachable():
+        notes.append(sentence("unknown_there"))
     if discovery.problem is not None:
         notes.append(discovery.problem)
     notes += [

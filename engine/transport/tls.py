@@ -14,6 +14,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from engine.errors import (
+    NotKnownThereError,
     NotTrustedError,
     PeerUnreachableError,
     RemoteProtocolError,
@@ -107,11 +108,11 @@ def tls_failure(error: OSError | None, *, is_secured: bool) -> TransportError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return NotTrustedError("The other side is not the PC that this pool knows.")
     if reason in _NOT_KNOWN_THERE:
-        return NotTrustedError("The other PC does not know this one, or no longer.")
+        return NotKnownThereError("The other PC does not know this one, or no longer.")
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         return RemoteProtocolError(f"The other side does not speak TLS as Daisy does: {reason}.")
     if is_secured:
-        return NotTrustedError(
+        return NotKnownThereError(
             "The other PC closed the connection when it saw this PC's certificate: it does not "
             "know it, or no longer."
         )

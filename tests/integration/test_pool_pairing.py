@@ -9,6 +9,7 @@ from itertools import permutations
 
 import pytest
 
+from engine.pool.sentences import sentence
 from tests.integration.namespaces import eventually, local_network
 from tests.integration.packet_capture import capturing, tls_records
 from tests.integration.pool_hosts import HostPool, PoolNode, start_pool
@@ -142,6 +143,14 @@ def test_s25_a_removed_pc_is_cut_everywhere_and_comes_back_only_by_a_new_code(
         assert not connections(ben, carl)
         notes = carl.status()["notes"]
         assert any("was removed from the pool" in note for note in notes), notes
+        assert carl.end() == 0
+        carl.start()  # it knows nobody's announcements now, only where they were
+
+        def hears_of_it():
+            """It says that it was removed."""
+            return sentence("unknown_there") in carl.status()["notes"]
+
+        eventually(hears_of_it, 40.0, 0.5)
         code = one(anna.daisy("invite"), "invited")["code"]
         assert refusal(carl.daisy("join", code))["code"] == "in_other_pool"  # leave first
         before = carl.node_id

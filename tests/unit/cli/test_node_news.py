@@ -4,6 +4,7 @@ import pytest
 
 from engine.cli.node_news import NodeNews
 from engine.domain import LayerRange
+from engine.pool.sentences import sentence
 from tests.unit.cli.records import (
     KITCHEN,
     LAPTOP,
@@ -54,6 +55,16 @@ def test_a_pc_is_found_once_its_name_is_known():
 )
 def test_a_pc_that_leaves_is_said_to_have_ended_only_if_it_said_so(state, sentence):
     assert told(with_study(), with_study(state=state))[1] == sentence
+
+
+def test_a_pc_that_was_removed_says_so_once():
+    removed = alone(notes=(sentence("unknown_there"),))
+    assert told(alone(), removed, removed, alone(), removed)[1:] == [
+        [sentence("unknown_there")],
+        [],
+        [],
+        [sentence("unknown_there")],
+    ]
 
 
 def test_a_pc_that_comes_back_is_found_again():

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from engine.errors import (
+    NotKnownThereError,
     NotTrustedError,
     PeerUnreachableError,
     RemoteProtocolError,
@@ -448,8 +449,8 @@ def test_s09_on_the_wire_there_are_only_records_of_tls_and_no_word_or_certificat
         (ConnectionResetError(), False, PeerUnreachableError),
         (ssl.SSLEOFError(8, "eof"), False, PeerUnreachableError),
         (None, False, PeerUnreachableError),
-        (None, True, NotTrustedError),
-        (ConnectionResetError(), True, NotTrustedError),
+        (None, True, NotKnownThereError),
+        (ConnectionResetError(), True, NotKnownThereError),
         (ssl.SSLError(1, "something"), True, RemoteProtocolError),
         (ssl.SSLCertVerificationError(1, "no"), False, NotTrustedError),
     ],
@@ -483,7 +484,7 @@ def test_the_alert_of_another_library_says_that_this_pc_is_not_known(trust, peop
             return error
 
     said = tls_failure(asyncio.run(run()), is_secured=True)
-    assert isinstance(said, NotTrustedError)
+    assert isinstance(said, NotKnownThereError)
     assert "does not know this one" in said.what
 
 
