@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from app.look.dress import Dress
 from app.look.look import Look
 from app.places import ICONS, WORDING, app_folder
 from app.preferences import Preferences
+from app.screen import why_no_screen
 from app.single_instance import SingleInstance
 from app.surroundings import Navigation, Surroundings
 from app.tray.tray import Tray
@@ -35,6 +37,7 @@ from engine.config import data_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+NO_SCREEN = 2  # the exit status, as that of a command that can't be done here
 PYTHON_TURN_MS = 200  # Python sees a signal only when it has a turn
 
 
@@ -52,6 +55,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--hidden", action="store_true", help="begin in the tray")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    trouble = why_no_screen(sys.platform, os.environ, lambda name: bool(find_library(name)))
+    if trouble is not None:
+        sys.stderr.write(f"{trouble}\n")
+        return NO_SCREEN
     prepare()
     application = QApplication(sys.argv[:1])
     application.setApplicationName("Daisy")

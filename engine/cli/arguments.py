@@ -14,6 +14,7 @@ from engine.config import (
     data_folder,
 )
 from engine.errors import UsageError
+from engine.messages.limits import MAX_SEQUENCES
 from engine.messages.pool_control import LoadModel
 from engine.models.shown_path import shown_path
 
@@ -138,7 +139,7 @@ def _add_roster(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--member", action="store_true", help="that PC may not let in or remove others"
     )
     join = commands.add_parser("join", help="join the pool of another PC")
-    join.add_argument("code", nargs="?", type=_text, metavar="CODE", help="or link; else asked for")
+    join.add_argument("code", nargs="*", type=_text, metavar="CODE", help="or link; else asked for")
     join.add_argument("--at", metavar="HOST:PORT", help="of the PC that shows the code")
     pcs = commands.add_parser("pcs", help="who is in the pool")
     rename = commands.add_parser("rename", help="call a PC otherwise, everywhere")
@@ -270,6 +271,8 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         raise UsageError(f"--context is {given.context}; it must be 2 or more.")
     if given.users < 1:
         raise UsageError(f"--users is {given.users}; it must be 1 or more.")
+    if given.users > MAX_SEQUENCES:
+        raise UsageError(f"--users is {given.users}; it must be at most {MAX_SEQUENCES}.")
     refuse_pattern(given.model)
     # The node may have been started anywhere.
     source = None if given.model is None else shown_path(Path(given.model).absolute())

@@ -51,7 +51,7 @@ async def invite_command(given: argparse.Namespace, output: Output) -> None:
     output.event("invited", **msgspec.to_builtins(answer))
     if answer.link is not None:
         output.say("Whoever has this line can join once, until tomorrow: treat it as a password.")
-        output.say("On the other PC: daisy join, and paste it.")
+        output.say("On the other PC: daisy join, and paste it; behind the command, in quotes.")
         output.result([answer.link])
         return
     code = answer.code or ""
@@ -71,7 +71,7 @@ async def join_command(given: argparse.Namespace, output: Output) -> None:
     Raises:
         UsageError: There is no code.
     """
-    said = given.code if given.code is not None else await _typed(given, output)
+    said = " ".join(given.code) or await _typed(given, output)
     is_link = said.strip().startswith(LINK_BEGINS)
     if is_link and given.at is not None:
         raise UsageError("A link says itself where to join.", "Leave --at out.")

@@ -137,6 +137,7 @@ def test_without_a_model_the_embedded_one_is_asked_for(tmp_path, capfd):
     [
         (["--context", "1"], "--context is 1;"),
         (["--users", "0"], "--users is 0;"),
+        (["--users", "1025"], "--users is 1025; it must be at most 1024."),
     ],
 )
 def test_numbers_that_make_no_sense_are_said_before_anyone_is_asked(tmp_path, words, match):

@@ -84,6 +84,7 @@ def test_a_link_is_the_result_alone_so_that_it_can_be_piped(tmp_path, capfd):
 
 def test_a_code_and_a_link_are_told_apart_by_how_they_begin(tmp_path):
     assert run(tmp_path, "join", "123 456") == [JoinPool(code="123 456")]
+    assert run(tmp_path, "join", "123", "456") == [JoinPool(code="123 456")]  # as it is shown
     assert run(tmp_path, "join", f" {LINK} ") == [JoinPool(link=LINK)]
     at = run(tmp_path, "join", "123456", "--at", "10.0.0.2:7420")
     assert at == [JoinPool(code="123456", address="10.0.0.2:7420")]
