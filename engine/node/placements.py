@@ -184,11 +184,16 @@ class Placements:
         Args:
             tokens: Decoded.
             frame: As they came.
-            sender: Whose certificate the connection showed; another node's count for nothing.
+            sender: Whose certificate the connection showed. Another stage of the chain may only
+                say that it dropped a micro-batch, with no token in it; nobody else says anything.
         """
         if self.head is None or self.stage is None:
             return
-        if self.stage.placement.stages[-1].node_id == sender:
+        stages = self.stage.placement.stages
+        is_dropped = not any(row.token_ids for row in tokens.rows)
+        if stages[-1].node_id == sender or (
+            is_dropped and any(place.node_id == sender for place in stages)
+        ):
             self.head.on_sampled(tokens, frame)
 
     def on_failure(self, failure: BatchFailed | StageFailed, sender: NodeId | None = None) -> None:

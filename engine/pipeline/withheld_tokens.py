@@ -20,6 +20,8 @@ from engine.messages.control import MessageType
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from engine.domain import SequenceStep
+
 
 class WithheldTokens:
     """Those of one placement's batches that are under way.
@@ -34,7 +36,8 @@ class WithheldTokens:
             epoch: Of the placement; frames of another are nobody's and left as they are.
         """
         self._epoch = epoch
-        self._ids: dict[int, NDArray[np.int32]] = {}  # by batch, in the order they left
+        # By batch, in the order they left; each step's own.
+        self._ids: dict[int, dict[SequenceStep, NDArray[np.int32]]] = {}
 
     def withhold(self, frame: bytes) -> bytes:
         """Return a frame as others may see it.
@@ -46,7 +49,9 @@ class WithheldTokens:
         batch = self._batch_in(frame)
         if batch is None:
             return frame
-        self._ids[batch.batch_id] = batch.token_ids.copy()
+        ends = np.cumsum([step.num_tokens for step in batch.steps])
+        parts = np.split(batch.token_ids.copy(), ends[:-1])
+        self._ids[batch.batch_id] = dict(zip(batch.steps, parts, strict=True))
         hidden = replace(batch, token_ids=np.zeros_like(batch.token_ids))
         return encode_micro_batch(hidden, peek_batch(frame).compute_us)
 
@@ -54,21 +59,21 @@ class WithheldTokens:
         """Return a frame that came round with its ids in place; those before it are forgotten.
 
         Args:
-            frame: For the last stage.
+            frame: For the last stage; steps may have been left out on the way, which failed.
 
         Raises:
-            RemoteProtocolError: No such batch is under way, or it has another number of rows.
+            RemoteProtocolError: No such batch is under way, or it has another step.
         """
         batch = self._batch_in(frame)
         if batch is None:
             return frame
         ids = self._ids.get(batch.batch_id)
-        if ids is None or len(ids) != len(batch.token_ids):
+        if ids is None or not all(step in ids for step in batch.steps):
             raise RemoteProtocolError(f"Batch {batch.batch_id} came round and did not leave so.")
         while next(iter(self._ids)) != batch.batch_id:  # they failed on the way: batches keep order
             del self._ids[next(iter(self._ids))]
         del self._ids[batch.batch_id]
-        whole = replace(batch, token_ids=ids)
+        whole = replace(batch, token_ids=np.concatenate([ids[step] for step in batch.steps]))
         return encode_micro_batch(whole, peek_batch(frame).compute_us)
 
     def _batch_in(self, frame: bytes) -> MicroBatch | None:

@@ -193,6 +193,8 @@ def test_s24_tokens_that_another_member_says_were_sampled_count_for_nothing(data
             forged = SampledTokens(0, 5, (SampledRow(SequenceId(1), 3, (7,)),))
             frame = encode_sampled_tokens(forged)
             home.on_sampled(forged, frame, STRANGER)
+            dropped = SampledTokens(0, 5, (SampledRow(SequenceId(1), 3, ()),))
+            home.on_sampled(dropped, encode_sampled_tokens(dropped), STRANGER)
             assert heard == []
             home.on_sampled(forged, frame, HOME)
             assert heard == [forged]

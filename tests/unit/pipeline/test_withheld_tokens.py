@@ -74,3 +74,13 @@ def test_what_is_no_batch_of_this_placement_stays_as_it_is(other):
     withheld = WithheldTokens(EPOCH)
     assert withheld.withhold(other) == other
     assert withheld.restore(other) == other
+
+
+def test_a_step_that_a_stage_left_out_on_the_way_costs_no_other_its_tokens():
+    hidden = np.ones((3, 8), np.float16)
+    steps = (SequenceStep(SequenceId(3), 5, 2, 1), SequenceStep(SequenceId(4), 9, 1, 1))
+    ids = np.array([7, 8, 9], np.int32)
+    withheld = WithheldTokens(EPOCH)
+    away = decode(withheld.withhold(encode_micro_batch(MicroBatch(1, EPOCH, steps, ids, hidden))))
+    left = MicroBatch(1, EPOCH, steps[1:], away.token_ids[2:], hidden[2:])
+    assert decode(withheld.restore(encode_micro_batch(left))).token_ids.tolist() == [9]
