@@ -11,6 +11,7 @@ from engine.cli.shown_text import printable, table
 from engine.messages.pool_control import DeploymentReport
 
 if TYPE_CHECKING:
+    from engine.domain import NodeId
     from engine.messages.pool import NodeReport
     from engine.messages.pool_status import NodeStatus, PoolStatus
 
@@ -50,9 +51,8 @@ def status_lines(status: PoolStatus) -> list[str]:
 def _coordinator_line(status: PoolStatus) -> str:
     if status.coordinator is None:
         return "Coordinator: none yet"
-    name = next((_name(n) for n in status.nodes if n.node_id == status.coordinator), "unknown")
     since_s = status.coordinator_since_s
-    return f"Coordinator: {name} ({short(status.coordinator)})" + (
+    return f"Coordinator: {_called(status, status.coordinator)}" + (
         "" if since_s is None else f", for {duration(max(0.0, since_s))}"
     )
 
@@ -64,6 +64,8 @@ def _model_lines(status: PoolStatus) -> list[str]:
         return ["Model: none. Load one: daisy load MODEL"]
     wish = record.wish
     how = f"{wish.context_tokens} tokens, {wish.max_sequences} at once, {wish.kind}, {wish.mode}"
+    if wish.is_private:
+        how += f", private to {_called(status, wish.asked_on)}"
     lines = [f"Model: {printable(wish.model.name)} {_PHASES.get(record.phase, record.phase)}"]
     lines[0] += f" ({how})"
     if record.phase != "ready":
@@ -117,6 +119,11 @@ def _node_notes(node: NodeStatus) -> list[str]:
     if node.report is not None and node.report.on_battery:
         notes.append("it runs on its battery")
     return notes
+
+
+def _called(status: PoolStatus, node_id: NodeId) -> str:
+    name = next((_name(n) for n in status.nodes if n.node_id == node_id), "unknown")
+    return f"{name} ({short(node_id)})"
 
 
 def _name(node: NodeStatus) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from engine.domain import LayerRange
 from engine.errors import InsufficientMemoryError, PlacementError
+from engine.pool.announcement import short_id
 from engine.pool.chain_choice import (
     PlacementQuestion,
     Wishes,
@@ -170,14 +171,25 @@ def _question(
     twice = [name for name, count in Counter(n.node_id for n in ordered).items() if count > 1]
     if twice:
         raise PlacementError(f"Two PCs have the id {twice[0]}.", "Restart Daisy on one of them.")
-    if wishes.is_private and wishes.asker not in {node.node_id for node in ordered}:
-        raise PlacementError(
-            f"The PC {wishes.asker}, which should keep the first and the last stage, is not here.",
-            "Ask from a PC of the pool, or allow every PC to see the text.",
-        )
+    if wishes.is_private:
+        _check_home(ordered, wishes.asker)
     sizes = stage_sizes(model, workload.checked())
     smallest = sizes.whole if sizes.num_layers == 1 else min(sizes.layers)
     return PlacementQuestion(model, workload, ordered, wishes, sizes, usable_for(smallest))
+
+
+def _check_home(nodes: Iterable[NodeFacts], asker: NodeId | None) -> None:
+    """Return if the PC that alone may see the text is there.
+
+    Raises:
+        PlacementError: It isn't; how much memory the others have is then beside the point.
+    """
+    away = sentence("unreached")
+    home = next((node for node in nodes if node.node_id == asker), None)
+    if home is not None and away not in {exclusion.reason for exclusion in home.exclusions}:
+        return
+    pc = home.name if home is not None else "" if asker is None else short_id(asker)
+    raise PlacementError(sentence("private_away", pc=pc), sentence("private_away_advice"))
 
 
 def _plan(question: PlacementQuestion) -> Plan:

@@ -41,6 +41,8 @@ SENTENCES: dict[str, str] = {
     "why_moved": "The first and the last stage must be on the PC that asks.",
     "why_device": "{pc} has no device {device} any more.",
     # ---- a model that has no place
+    "private_away": "{pc} is away, and the model was loaded for it alone to see the text.",
+    "private_away_advice": "Bring it back, or load the model again without --private.",
     "no_place": "The model needs {required}, and {available} may be used: {missing} too few.",
     "no_place_context": (
         "The model needs {required} ({kv} of it for a context of {context} tokens for {users}), "

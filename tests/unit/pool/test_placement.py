@@ -16,6 +16,7 @@ from engine.errors import (
 )
 from engine.pool.chain_choice import Wishes
 from engine.pool.chain_search import can_hold, order_of_many
+from engine.pool.deployment_plan import UNREACHABLE
 from engine.pool.placement import plan_placement, replan
 from engine.pool.plan import Exclusion, in_gib, plan_rows
 from engine.pool.stage_memory import (
@@ -420,8 +421,12 @@ def test_a_private_chain_uses_the_fewest_others():
 
 def test_private_without_the_asker_or_without_room_there_is_refused():
     """Naming the PC; or saying what is missing."""
-    with pytest.raises(PlacementError, match="The PC z, which should keep"):
+    with pytest.raises(PlacementError, match="z is away, and"):
         plan_placement(MODEL, SHORT, [node("a")], Wishes(asker="z", is_private=True))
+    off = node("a", exclusions=(UNREACHABLE,))  # the others' memory is beside the point
+    with pytest.raises(PlacementError, match=f"{off.name} is away, and") as away:
+        plan_placement(MODEL, SHORT, [off, node("b", 99 * GIB)], PRIVATE)
+    assert "without --private" in away.value.advice
     with pytest.raises(InsufficientMemoryError):  # the asker's PC can hold no stage at all
         plan_placement(MODEL, SHORT, [node("a", MIB), node("b")], PRIVATE)
     with pytest.raises(InsufficientMemoryError) as told:  # one stage, but not two
