@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 
 import pytest
@@ -14,7 +15,7 @@ from engine.pool.multicast_trial import GROUP, PORT, hear_own
 pytestmark = pytest.mark.xdist_group("mDNS")
 
 LOOPBACK = "127.0.0.1"
-NAME = b"\x04trial"
+NAME = b"\x10" + secrets.token_bytes(16)  # of this run: the loopback is everybody's
 QUICK_S = 0.3
 
 
