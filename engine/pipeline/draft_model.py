@@ -68,6 +68,14 @@ class _Line:
         is_last = self.num_fed + len(ids) == len(self.token_ids)
         return SequenceStep(self.sequence_id, self.num_fed, len(ids), int(is_last)), ids
 
+    def send(self, step: SequenceStep) -> None:
+        """Note that a step is about to be sent: from now on it may have run or not.
+
+        Whoever comes next begins a token before it: a rewind whatever became of the step.
+        """
+        self.record.cached_ids = self.token_ids[: max(step.past_len - 1, 0)]
+        self.record.front = None
+
     def take(self, step: SequenceStep, row: SampledRow | None) -> None:
         """Note that a step was run, and what was drawn behind it."""
         self.num_fed += step.num_tokens
@@ -184,6 +192,8 @@ class DraftModel:
         """Run passes until every sequence has its guesses."""
         while lines:
             steps = [line.next_step(CHUNK_TOKENS) for line in lines]
+            for line, (step, _) in zip(lines, steps, strict=True):
+                line.send(step)
             rows = await self._pass(steps)
             if rows is None:
                 for line in lines:
