@@ -92,6 +92,7 @@ def test_the_locale_changes_nothing(data_dir, unsplit):
 @pytest.mark.alone
 def test_ctrl_c_in_the_middle_of_an_answer_ends_everything(data_dir):
     words = ("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 3, "--json")
+    words += ("--draft", "none")  # so that it is clear which processes there are
     with started(*words, "--data", data_dir) as process:
         while json.loads(process.stdout.readline())["event"] != "text":
             pass

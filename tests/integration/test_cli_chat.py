@@ -154,7 +154,8 @@ def test_settings_that_can_not_be_are_said_before_anything_is_loaded(data_dir):
 
 @pytest.mark.alone
 def test_ctrl_c_while_the_chat_waits_for_a_question(data_dir):
-    with started("chat", *EXACT, "--json", "--data", data_dir) as process:
+    alone = ("--draft", "none")  # so that it is clear which processes there are
+    with started("chat", *EXACT, *alone, "--json", "--data", data_dir) as process:
         while json.loads(process.stdout.readline())["event"] != "stage":
             pass
         time.sleep(0.3)
