@@ -109,12 +109,12 @@ def parts(root: Path) -> tuple[Part, ...]:
             900,
         ),
         Part(
-            "Tests: real processes without deadlines, two files at a time",
+            "Tests: real processes and networks that bear others beside them, two files at a time",
             ("pytest", "-q", *together, "tests/integration"),
             900,
         ),
         Part(
-            "Tests: real processes and networks with deadlines, one at a time",
+            "Tests: real processes and networks that are measured or counted, one at a time",
             ("pytest", "-q", "-m", "not together or alone", "tests/integration"),
             1500,
         ),

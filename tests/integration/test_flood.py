@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import pytest
 
 from engine.cli.local_pool import PoolOptions
@@ -74,13 +75,8 @@ def answered(pool: RunningPool) -> tuple[list[int], float]:
         connection = await pool.connect()
         times, ids = [], []
         # In fast mode only what is computed in the same frames is the same to the last token.
-        asked = request(
-            prompt=PROMPT,
-            max_tokens=TOKENS,
-            ignore_eos=True,
-            reuse_prefix=False,
-            speculate=False,
-        )
+        asked = request(prompt=PROMPT, max_tokens=TOKENS, ignore_eos=True)
+        asked = msgspec.structs.replace(asked, reuse_prefix=False, speculate=False)
         async for event in ask(connection, asked):
             if isinstance(event, TextDelta):
                 times.append(time.perf_counter())

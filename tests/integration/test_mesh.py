@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from engine.messages.pool_status import NodeStatus
 
+pytestmark = pytest.mark.together
+
 PROGRESS = ProgressReported(
     progress=NodeProgress(
         node_id=NodeId("a"), epoch=0, step="compile", done=1, total=2, unit="layers"

@@ -34,7 +34,7 @@ from engine.splitter.manifest import MAX_MANIFEST_BYTES, sha256_of
 from engine.splitter.process import split_in_process
 from tests.unit.pool.shelves import Silent, StoreSource, Told, opened, scratch_of, with_shelf
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 CHECKOUT = Path(__file__).parents[2]
 HALVES = (LayerRange(0, 2), LayerRange(2, 4))

@@ -17,7 +17,7 @@ from engine.sampling.parameters import SamplingParameters
 from engine.transport.session import Liveness
 from tests.integration.pool import shards
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 OWN = NodeId("pc-1")
 TOKENS = 512

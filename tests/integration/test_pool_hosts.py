@@ -17,7 +17,7 @@ from tests.integration.network_faults import (
 )
 from tests.integration.pool_hosts import HostPool, PoolNode, is_long, start_pool
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 SEEN_WITHIN_S = 3.0  # after the last start
 ELECTED_WITHIN_S = 5.0

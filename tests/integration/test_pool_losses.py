@@ -18,7 +18,7 @@ from tests.integration.namespaces import eventually, local_network
 from tests.integration.network_faults import pull_cable, put_cable_back
 from tests.integration.pool_hosts import HostPool, PoolNode, is_long, start_pool
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 CONTEXT = 512
 TOKENS = 120

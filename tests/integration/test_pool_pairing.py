@@ -14,7 +14,7 @@ from tests.integration.namespaces import eventually, local_network
 from tests.integration.packet_capture import capturing, tls_records
 from tests.integration.pool_hosts import HostPool, PoolNode, start_pool
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 NAMES = ("Quokka Kitchen", "Wombat Study", "Numbat Laptop")
 CANARY = "xylophonic-marmalade-48151623"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.integration.namespaces import Host
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 NAMED_S = 25.0  # a lease, and the time a connection takes to fail
 

@@ -26,7 +26,7 @@ from tests.integration.namespaces import local_network
 from tests.integration.pool import shards
 from tests.integration.pool_hosts import start_pool
 
-pytestmark = [pytest.mark.processes, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 HOME, AWAY, STRANGER = NodeId("home"), NodeId("away"), NodeId("stranger")
 PROMPT = "The lighthouse keeper of Quokka Bay"

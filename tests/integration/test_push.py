@@ -22,7 +22,7 @@ from engine.splitter.manifest import sha256_of
 from tests.paired import identity_of
 from tests.unit.pool.files import random_bytes
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 CHECKOUT = Path(__file__).parents[2]
 IS_LONG = os.environ.get("DAISY_LONG") == "1"

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from engine.transport.connection import Connection
     from engine.transport.endpoint import Endpoint, Listener
 
+pytestmark = pytest.mark.together
+
 # Between two looks of a busy PC at its clock may lie half a second.
 LESS_QUICK = Liveness(hello_within_s=5.0, ping_after_s=0.3, dead_after_s=2.0, goodbye_within_s=1.0)
 QUICK = Liveness(hello_within_s=0.5, ping_after_s=0.2, dead_after_s=0.6, goodbye_within_s=0.5)
