@@ -34,6 +34,8 @@ QUESTIONS = (
 )
 NUM_TOKENS = 256 if LONG else 32
 WAYS = (("paged", [15]), ("stateful", [10, 20]))
+EVERY = [(*way, chooses) for way in WAYS for chooses in (True, False)]
+SHORT = [(*WAYS[0], True), (*WAYS[1], False)]
 COSTS = RowCosts(RowTime(rows, 0.01 + 0.0005 * rows) for rows in (1, 2, 4, 8, 16))
 
 
@@ -104,8 +106,7 @@ def drafter(request, model):
 
 
 @pytest.mark.xdist_group("embedded, drafters")
-@pytest.mark.parametrize(("kind", "cuts"), WAYS, ids=str)
-@pytest.mark.parametrize("chooses", [True, False], ids=["chosen length", "fixed length"])
+@pytest.mark.parametrize(("kind", "cuts", "chooses"), EVERY if LONG else SHORT, ids=str)
 def test_the_answers_are_the_unsplit_models(model, stages_of, loop, drafter, kind, cuts, chooses):
     """Four at once, frames that follow each other, whoever guesses and however far."""
     _, prompts, unsplit = model

@@ -21,6 +21,7 @@ CANARY = "xylophonic-marmalade-48151623"
 QUESTION = f"Repeat this word: {CANARY}"
 OPTIONS = ("--max-tokens", 24, "--ignore-eos")
 CUT_WITHIN_S = 1.0
+ANNOUNCED_WITHIN_S = 11.0  # every ten seconds
 APPLICATION_DATA = 23
 
 
@@ -81,6 +82,7 @@ def test_s03_s09_s28_two_pcs_pair_by_a_code_and_nothing_of_what_is_asked_is_on_t
             # S2, S7: a PC that isn't paired reaches nothing, though it knows where everybody is.
             told = stranger.daisy("status")
             assert len(one(told, "status")["nodes"]) == 1
+            time.sleep(ANNOUNCED_WITHIN_S)  # so that announcements are among what is captured
         first_s = next(
             at_s
             for at_s, event in zip(question.times, question.events, strict=False)
