@@ -8,14 +8,13 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 
 from engine.errors import DaisyError, first_of
 from engine.messages.limits import MAX_LINK_LENGTH
 from engine.node import NodeOptions, run_node
+from engine.node.stopping import stop_on_signals, stop_when_input_ends
 from engine.pipeline.draft_keeper import draft_choice
 from engine.pool.joining import join_by
 from engine.pool.node_folder import NodeFolder
@@ -88,20 +87,10 @@ async def _run(given: argparse.Namespace) -> None:
             draft=draft_choice(given.draft),
         )
         stop = asyncio.Event()
-        _stop_on_signals(stop)
+        stop_on_signals(stop)
         if given.until_stdin_closes:
-            loop = asyncio.get_running_loop()
-            threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
+            stop_when_input_ends(stop)
         await run_node(options, lambda listening: _announce(**listening._asdict()), stop)
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, stop.set)
-        except NotImplementedError:  # Windows: the pipe is the way
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
 
 
 def _first_line() -> str:
@@ -110,13 +99,6 @@ def _first_line() -> str:
     while len(line) <= MAX_LINK_LENGTH and (byte := os.read(0, 1)) not in {b"", b"\n"}:
         line += byte
     return line.decode("utf-8", "replace")
-
-
-def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    while os.read(0, 4096):
-        pass
-    with contextlib.suppress(RuntimeError):  # the node has ended by itself
-        loop.call_soon_threadsafe(stop.set)
 
 
 def _announce(**fields: object) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from engine.cli.amounts import memory
 from engine.cli.arguments import data_dir
 from engine.cli.chain_options import draft_word
-from engine.cli.interrupts import stop_on_signals, stop_when_input_ends
 from engine.cli.node_news import News
 from engine.cli.node_window import tell, tell_news
 from engine.cli.own_node import NODE_FOLDER
@@ -19,6 +18,7 @@ from engine.cli.shown_text import printable
 from engine.errors import IdentityCopiedError, UsageError, first_of
 from engine.models.shown_path import shown_path
 from engine.node import Listening, NodeOptions, run_node
+from engine.node.stopping import stop_on_signals, stop_when_input_ends
 from engine.pipeline.draft_keeper import draft_choice
 from engine.pool.adapters import rank_adapters
 from engine.pool.node_folder import NodeFolder
