@@ -348,7 +348,7 @@ class Head:
     def _note_progress(self, now_s: float) -> None:
         """Note how far those are that have no text yet."""
         for live in self._live.values():
-            if live.has_tokens:
+            if not live.wants_progress(now_s):
                 continue
             place, num_read = self._scheduler.standing(live.sequence_id)
             wait_s = self._queue_time.wait_s(place, self._max_sequences) if place else None
@@ -357,7 +357,7 @@ class Head:
     def _change(self, change: Opened | Closed) -> OpenSequence | CloseSequence:
         """Return what the stages are told of a sequence."""
         if isinstance(change, Opened):
-            return self._live[change.sequence_id].opened(change.prefix)
+            return self._live[change.sequence_id].opened(change.prefix, time.monotonic())
         return CloseSequence(epoch=self.epoch, sequence_id=change.sequence_id)
 
     def _first_stage_failed(self, error: DaisyError) -> StageFailed:

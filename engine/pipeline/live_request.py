@@ -65,21 +65,24 @@ class LiveRequest:
         return self.opening.sequence_id
 
     @property
-    def has_tokens(self) -> bool:
-        """Whether any have come."""
-        return self._first_token_s is not None
-
-    @property
     def running_s(self) -> float | None:
         """From its turn to its last token; None where none came."""
         if self._turn_s is None or self._last_token_s is None:
             return None
         return self._last_token_s - self._turn_s
 
+    def wants_progress(self, now_s: float) -> bool:
+        """Whether its asker has no token yet, and would be told now how far it is.
+
+        Args:
+            now_s: Of the monotonic clock.
+        """
+        return self._first_token_s is None and now_s >= self._progress_due_s
+
     def on_progress(
         self, now_s: float, queue_place: int, wait_s: float | None, num_read: int
     ) -> None:
-        """Note how far it is before its first token; the asker is told now and then.
+        """Note how far it is, where that is wanted; the asker is told what has changed.
 
         Args:
             now_s: Of the monotonic clock.
@@ -87,13 +90,13 @@ class LiveRequest:
             wait_s: Until its turn; None where nobody knows.
             num_read: Tokens that are computed.
         """
-        if queue_place == 0 and self._turn_s is None:
-            self._turn_s = now_s
         last = self._progress
         told = (0, 0) if last is None else (last.queue_place, last.num_read)
-        if told == (queue_place, num_read) or now_s < self._progress_due_s:
+        is_news = told != (queue_place, num_read)
+        if is_news or queue_place:  # places are counted through: not for every pass
+            self._progress_due_s = now_s + PROGRESS_EVERY_S
+        if not is_news:
             return
-        self._progress_due_s = now_s + PROGRESS_EVERY_S
         self._progress = AnswerProgress(
             request_id=self.request.request_id,
             queue_place=queue_place,
@@ -103,12 +106,15 @@ class LiveRequest:
         self._is_progress_told = False
         self._changed.set()
 
-    def opened(self, prefix: KeptPrefix | None) -> OpenSequence:
-        """Return how its sequence begins on the stages, at first or once more.
+    def opened(self, prefix: KeptPrefix | None, now_s: float) -> OpenSequence:
+        """Return how its sequence begins on the stages: it has its turn, at first or once more.
 
         Args:
             prefix: What it begins with; None for nothing.
+            now_s: Of the monotonic clock.
         """
+        if self._turn_s is None:
+            self._turn_s = now_s
         if self._cached_tokens is None:
             num_tokens = 0 if prefix is None else prefix.num_tokens
             self._cached_tokens = min(num_tokens, self.opening.num_prompt_tokens)
@@ -165,7 +171,7 @@ class LiveRequest:
             self._changed.clear()
             if self._progress is not None and not self._is_progress_told:
                 self._is_progress_told = True
-                if not self.has_tokens:
+                if self._first_token_s is None:
                     await send(self._progress)
             text, ids = self.reply.take()
             if ids or text:

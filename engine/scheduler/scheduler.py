@@ -253,11 +253,13 @@ class Scheduler:
 
     def standing(self, sequence_id: SequenceId) -> tuple[int, int]:
         """Return a sequence's place in the queue, from 1, or 0; and its computed tokens."""
+        running = self._running.get(sequence_id)
+        if running is not None:
+            return 0, running.num_computed_tokens
         for place, sequence in enumerate(self._waiting, start=1):
             if sequence.sequence_id == sequence_id:
                 return place, 0
-        running = self._running.get(sequence_id)
-        return 0, 0 if running is None else running.num_computed_tokens
+        return 0, 0
 
     def load(self) -> SchedulerLoad:
         """Count what is waiting, running and in flight."""
