@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.errors import LocalProtocolError
 from engine.sampling.distribution import best_token, weighted_candidates
 
 if TYPE_CHECKING:
@@ -62,38 +61,3 @@ def sample(
     drawn = uniform_draw(parameters.seed, position) * cumulative[-1]
     index = int(np.searchsorted(cumulative, drawn, side="right"))
     return index if token_ids is None else int(token_ids[index])
-
-
-def sample_rows(
-    logits: NDArray[np.float32],
-    parameters: SamplingParameters,
-    token_ids: NDArray[np.int32],
-    num_prompt_tokens: int,
-    first_position: int,
-) -> tuple[int, ...]:
-    """Return the tokens drawn for consecutive positions of one sequence, each as if alone.
-
-    Args:
-        logits: float32 ``[num_rows, vocab_size]``; row i is for position ``first_position + i``.
-        parameters: Checked parameters, with the seed.
-        token_ids: int32 ``[num_tokens]``, the sequence as it was fed, drafts included; row i is
-            drawn given the first ``first_position + i`` of them. Read only if there are
-            penalties, and must then reach that far.
-        num_prompt_tokens: Where the answer begins in ``token_ids``.
-        first_position: Of the first token to be drawn.
-
-    Raises:
-        LocalProtocolError: There are penalties and ``token_ids`` is too short.
-
-    Logits that can't be sampled raise ``InferenceError``, as ``best_token`` says.
-    """
-    num_needed = first_position + len(logits) - 1
-    if parameters.has_penalties and token_ids.size < num_needed:
-        raise LocalProtocolError(
-            f"Sampling up to position {num_needed} needs {num_needed} tokens before it, "
-            f"and {token_ids.size} are known."
-        )
-    return tuple(
-        sample(row, parameters, token_ids[:position], num_prompt_tokens, position)
-        for position, row in enumerate(logits, start=first_position)
-    )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.sampling.sampler import sample_rows
+from engine.errors import LocalProtocolError
+from engine.sampling.sampler import sample
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,7 @@ def draw_while_drafts_hold(
         logits: float32 ``[1 + num_drafts, vocab_size]``; row i is for ``first_position + i``.
         parameters: Checked parameters, with the seed.
         token_ids: int32, the sequence as it was fed: the drafts lie from ``first_position`` on.
+            Where there are penalties it must reach to the last row.
         num_prompt_tokens: Where the answer begins in ``token_ids``.
         first_position: Of the first token to be drawn.
 
@@ -39,16 +41,22 @@ def draw_while_drafts_hold(
         1 to ``1 + num_drafts`` ids: those that equal the drafts, then the one behind them. None
         where there is no row.
 
+    Raises:
+        LocalProtocolError: There are penalties and ``token_ids`` is too short.
+
     Logits that can't be sampled raise ``InferenceError``, as ``sample`` says; those behind the
     first draft that does not hold may be anything.
     """
-    drawn: list[int] = []
-    for number in range(len(logits)):
-        position = first_position + number
-        drawn += sample_rows(
-            logits[number : number + 1], parameters, token_ids, num_prompt_tokens, position
+    num_needed = first_position + len(logits) - 1
+    if parameters.has_penalties and token_ids.size < num_needed:
+        raise LocalProtocolError(
+            f"Sampling up to position {num_needed} needs {num_needed} tokens before it, "
+            f"and {token_ids.size} are known."
         )
-        is_last = number + 1 == len(logits)
-        if not is_last and drawn[-1] != token_ids[position]:
+    drawn: list[int] = []
+    for position, row in enumerate(logits, start=first_position):
+        before = token_ids[:position]
+        drawn.append(sample(row, parameters, before, num_prompt_tokens, position))
+        if position < num_needed and drawn[-1] != token_ids[position]:
             break
     return tuple(drawn)

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.errors import InferenceError, LocalProtocolError
+from engine.errors import InferenceError
 from engine.sampling.distribution import distribution
 from engine.sampling.parameters import MAX_SEED, SamplingParameters
-from engine.sampling.sampler import sample, sample_rows, uniform_draw
+from engine.sampling.sampler import sample, uniform_draw
 
 NO_HISTORY = np.zeros(0, dtype=np.int32)
 K18 = json.loads(
@@ -137,31 +137,3 @@ def test_a_bad_row_is_an_error():
     for parameters in (SamplingParameters(), SamplingParameters(temperature=1.0)):
         with pytest.raises(InferenceError):
             sample(logits, parameters, NO_HISTORY, 0, 0)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        SamplingParameters(),
-        SamplingParameters(temperature=0.9, seed=5),
-        SamplingParameters(temperature=0.9, seed=5, frequency_penalty=2.0, repetition_penalty=1.2),
-    ],
-)
-def test_rows_of_one_step_are_drawn_as_if_each_came_alone(parameters):
-    """So verifying drafts draws the tokens that decoding one by one would have drawn."""
-    logits = np.stack([random_logits(50, seed) for seed in range(4)])
-    token_ids = np.array([1, 2, 3, 4, 5, 6, 7, 8], dtype=np.int32)
-    alone = tuple(
-        sample(logits[i], parameters, token_ids[: 5 + i], 2, 5 + i) for i in range(len(logits))
-    )
-    assert sample_rows(logits, parameters, token_ids, 2, 5) == alone
-
-
-def test_rows_with_penalties_need_the_tokens_before_them():
-    """Too short a history is our own fault, told as such."""
-    logits = np.stack([random_logits(50, seed) for seed in range(4)])
-    parameters = SamplingParameters(presence_penalty=1.0)
-    token_ids = np.arange(7, dtype=np.int32)
-    with pytest.raises(LocalProtocolError, match="position 8"):
-        sample_rows(logits, parameters, token_ids, 2, 5)
-    assert sample_rows(logits, SamplingParameters(), NO_HISTORY, 2, 5)

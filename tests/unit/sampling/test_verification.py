@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from engine.errors import InferenceError
+from engine.errors import InferenceError, LocalProtocolError
 from engine.sampling.parameters import SamplingParameters
 from engine.sampling.sampler import sample
 from engine.sampling.verification import draw_while_drafts_hold
 
 RNG = np.random.default_rng(8)
 GREEDY = SamplingParameters()
-SAMPLED = SamplingParameters(temperature=1.2, repetition_penalty=1.3, seed=4)
+SAMPLED = SamplingParameters(temperature=1.2, seed=4)
+PENALISED = SamplingParameters(
+    temperature=1.2, repetition_penalty=1.3, frequency_penalty=2.0, presence_penalty=1.0, seed=4
+)
 
 
 def alone(logits, parameters, prompt):
@@ -21,7 +24,9 @@ def alone(logits, parameters, prompt):
     return ids[len(prompt) :]
 
 
-@pytest.mark.parametrize("parameters", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize(
+    "parameters", [GREEDY, SAMPLED, PENALISED], ids=["greedy", "sampled", "penalised"]
+)
 @pytest.mark.parametrize("num_right", range(5))
 def test_as_many_are_drawn_as_drafts_hold_and_one_more(parameters, num_right):
     """Of four drafts the first ones are right."""
@@ -47,3 +52,14 @@ def test_no_row_gives_no_token():
     """A prompt's chunk."""
     none = np.zeros((0, 4), np.float32)
     assert draw_while_drafts_hold(none, GREEDY, np.array([1], np.int32), 1, 2) == ()
+
+
+def test_rows_with_penalties_need_the_tokens_before_them():
+    """Too short a history is our own fault, told as such."""
+    logits = RNG.standard_normal((4, 50)).astype(np.float32)
+    fed = np.arange(7, dtype=np.int32)
+    with pytest.raises(LocalProtocolError, match="position 8"):
+        draw_while_drafts_hold(logits, PENALISED, fed, 2, 5)
+    assert draw_while_drafts_hold(logits[:3], PENALISED, fed, 2, 5)
+    without = np.zeros(0, np.int32)
+    assert draw_while_drafts_hold(logits[:1], GREEDY, without, 2, 5) == (int(logits[0].argmax()),)
