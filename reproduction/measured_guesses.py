@@ -9,9 +9,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from fixed_draft_length import FixedDraftLength
 from oracle_drafter import OracleDrafter, Recording
-
-from engine.scheduler.speculation import FixedDraftLength
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,19 +41,9 @@ class Guesses:
         recordings = [Recording(prompt, answer) for prompt, answer in texts]
         return OracleDrafter(recordings, self.acceptance, self.vocab_size)
 
-    def lengths(self) -> FixedLength:
+    def lengths(self) -> FixedDraftLength:
         """Return who says how far."""
-        return FixedLength(self.num_drafts, max_running=len(self.prompts))
-
-
-class FixedLength(FixedDraftLength):
-    """The same number of drafts whatever it is told of times."""
-
-    def took_circuit(self, num_rows: int, circuit_s: float, compute_s: float) -> None:
-        """Learn nothing from it."""
-
-    def took_draft(self, num_tokens: int, seconds: float) -> None:
-        """Learn nothing from it."""
+        return FixedDraftLength(self.num_drafts, max_running=len(self.prompts))
 
 
 def write_guesses(path: Path, guesses: Guesses) -> None:

@@ -78,28 +78,3 @@ def num_unsent_guesses(sequence: Sequence) -> int:
 def max_guessed_length(sequence: Sequence) -> int:
     """Return the tokens of a sequence at most with its guesses: none is drawn behind its last."""
     return sequence.max_length - 1
-
-
-class FixedDraftLength:
-    """The same number of drafts for every sequence, as long as few enough run."""
-
-    def __init__(self, num_drafts: int, max_running: int) -> None:
-        """Fix both.
-
-        Args:
-            num_drafts: For each frame, 0 or more.
-            max_running: With more sequences than that none is guessed: they fill the rows.
-        """
-        self._num_drafts = num_drafts
-        self._max_running = max_running
-
-    def choose(self, sequence_id: SequenceId, num_running: int) -> int:
-        """Return how many tokens to guess; see ``DraftLengths.choose``."""
-        del sequence_id
-        return self._num_drafts if num_running <= self._max_running else 0
-
-    def observe(self, sequence_id: SequenceId, num_drafted: int, num_accepted: int) -> None:
-        """Learn nothing from it; see ``DraftLengths.observe``."""
-
-    def forget(self, sequence_id: SequenceId) -> None:
-        """Do nothing, for nothing is known; see ``DraftLengths.forget``."""

@@ -17,9 +17,10 @@ from engine.scheduler.draft_length import DraftLength
 from engine.scheduler.drafters_in_turn import DraftersInTurn
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.row_costs import RowCosts
-from engine.scheduler.speculation import FixedDraftLength, Speculation
+from engine.scheduler.speculation import Speculation
 from engine.scheduler.suffix_drafter import SuffixDrafter
 from engine.splitter.analysis import analyse
+from reproduction.fixed_draft_length import FixedDraftLength
 from reproduction.oracle_drafter import OracleDrafter, Recording
 from tests.equivalence.chain import LONG, Stages, Unsplit
 from tests.speculating import Head

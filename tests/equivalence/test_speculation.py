@@ -8,8 +8,9 @@ import pytest
 from engine.models.tokenizer import load_tokenizer
 from engine.sampling.parameters import SamplingParameters
 from engine.scheduler.limits import SchedulerLimits
-from engine.scheduler.speculation import FixedDraftLength, Speculation
+from engine.scheduler.speculation import Speculation
 from engine.splitter.analysis import analyse
+from reproduction.fixed_draft_length import FixedDraftLength
 from tests.equivalence.chain import LONG, Stages, Unsplit
 from tests.speculating import Head, always
 

@@ -15,8 +15,9 @@ from hypothesis.stateful import (
 
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.request import SequenceState
-from engine.scheduler.speculation import FixedDraftLength, Speculation
+from engine.scheduler.speculation import Speculation
 from engine.scheduler.token_line import TokenLine
+from reproduction.fixed_draft_length import FixedDraftLength
 from tests.properties.toy_chain import (
     BLOCK_TOKENS,
     SAMPLINGS,

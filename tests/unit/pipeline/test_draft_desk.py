@@ -7,7 +7,7 @@ import pytest
 from engine.domain import SampledRow, SampledTokens
 from engine.messages.codec import encode_sampled_tokens
 from engine.pipeline.draft_desk import Guessing
-from engine.scheduler.speculation import FixedDraftLength
+from reproduction.fixed_draft_length import FixedDraftLength
 from tests.unit.pipeline.scripted import (
     COMPUTE_US,
     END,

@@ -7,7 +7,8 @@ from engine.errors import RemoteProtocolError
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.request import Sequence, SequenceState
 from engine.scheduler.scheduler import Scheduler
-from engine.scheduler.speculation import FixedDraftLength, Speculation
+from engine.scheduler.speculation import Speculation
+from reproduction.fixed_draft_length import FixedDraftLength
 
 A, B = SequenceId(1), SequenceId(2)
 FIRST = 50  # the token drawn behind each prompt of four
