@@ -1,7 +1,4 @@
-"""Whether a window can be shown at all: Qt would end the process with words for programmers. Pure.
-
-Said before any translation is loaded, and so in English, as the command line does.
-"""
+"""Whether a window can be shown at all: Qt would end the process in words for programmers. Pure."""
 
 from __future__ import annotations
 
@@ -16,25 +13,16 @@ X11_LIBRARY = "xcb-cursor"  # Qt's own wheels leave it to the system
 def why_no_screen(
     platform: str, environment: Mapping[str, str], has_library: Callable[[str], bool]
 ) -> str | None:
-    """Return why no window can be shown here, and what to do; None where one can.
+    """Return the key of the words for why no window can be shown here; None where one can.
 
     Args:
         platform: As ``sys.platform``.
         environment: Of the process.
         has_library: Whether the system has a library of a name.
     """
-    if platform != "linux" or environment.get("QT_QPA_PLATFORM"):
-        return None
-    if environment.get("WAYLAND_DISPLAY"):
+    is_chosen = environment.get("QT_QPA_PLATFORM") or environment.get("WAYLAND_DISPLAY")
+    if platform != "linux" or is_chosen:
         return None
     if not environment.get("DISPLAY"):
-        return (
-            "There is no screen here for Daisy's window. "
-            "Without one this PC takes part with: daisy node"
-        )
-    if not has_library(X11_LIBRARY):
-        return (
-            "The system's library libxcb-cursor is missing, which windows need here. "
-            "Install the package libxcb-cursor0 (or xcb-util-cursor)."
-        )
-    return None
+        return "window.no_screen"
+    return None if has_library(X11_LIBRARY) else "window.no_library"

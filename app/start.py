@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     trouble = why_no_screen(sys.platform, os.environ, lambda name: bool(find_library(name)))
     if trouble is not None:
-        sys.stderr.write(f"{trouble}\n")
+        choices = Preferences(app_folder(given.data.absolute()) / "choices.json").choices
+        sys.stderr.write(f"{Wording(WORDING, choices.language).text(trouble)}\n")
         return NO_SCREEN
     prepare()
     application = QApplication(sys.argv[:1])
