@@ -91,9 +91,7 @@ def test_a_driver_that_hangs_is_given_up(monkeypatch):
 
 def test_a_driver_that_ends_the_process_that_asks_is_told_by_its_last_words(monkeypatch, tmp_path):
     python = tmp_path / "python"
-    python.write_text(
-        f"#!{sys.executable}\nimport os, sys\nsys.stderr.write('bad driver')\nos.abort()\n"
-    )
+    python.write_text(f"#!{sys.executable}\nimport os\nos.write(2, b'bad driver')\nos.abort()\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(StageError, match="SIGABRT; its last words: bad driver"):
