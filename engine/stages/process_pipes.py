@@ -180,7 +180,9 @@ def _detached() -> dict[str, Any]:
     """Return what keeps a terminal's Ctrl-C from reaching the process before we say so."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
-    return {"start_new_session": True}
+    # Not a session of its own: Linux weighs those against each other first, and then the stage's
+    # lower priority would count for nothing against its node.
+    return {"process_group": 0}
 
 
 def _widen(transport: asyncio.BaseTransport | None) -> None:

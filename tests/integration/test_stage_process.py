@@ -391,12 +391,24 @@ def test_a_hanging_process_is_ended_by_force():
 
 
 def test_the_terminals_ctrl_c_does_not_reach_it():
-    """It is in a session of its own."""
+    """It is in a process group of its own, which is never the terminal's foreground one."""
 
     async def test() -> None:
         async with StageProcess() as process:
             await process.load(whole("llama", "paged"), LOAD_S)
-            assert os.getsid(process.pid) != os.getsid(0)
+            assert os.getpgid(process.pid) == process.pid
+
+    run(test())
+
+
+def test_it_leaves_the_processor_to_its_node_first():
+    """Of lower priority, and in the node's own session: Linux weighs sessions before processes."""
+
+    async def test() -> None:
+        async with StageProcess() as process:
+            await process.load(whole("llama", "paged"), LOAD_S)
+            assert psutil.Process(process.pid).nice() > psutil.Process().nice()
+            assert os.getsid(process.pid) == os.getsid(0)
 
     run(test())
 
