@@ -62,6 +62,7 @@ __all__ = [
     "encode_micro_batch",
     "encode_sampled_tokens",
     "peek_batch",
+    "peek_head",
     "peek_type",
     "peek_version",
     "shown",
@@ -188,11 +189,20 @@ def peek_batch(data: Received) -> FrameHead:
     Raises:
         RemoteProtocolError: It is neither, or the header breaks a rule.
     """
-    frame = memoryview(data)
-    number = peek_type(frame)
-    if number not in _BATCH_TYPES:
+    head = peek_head(data)
+    if head is None:
+        number = peek_type(data)
         raise RemoteProtocolError(f"{number.name if number else 'A frame'} is no batch.")
-    return peek_header(frame)
+    return head
+
+
+def peek_head(data: Received) -> FrameHead | None:
+    """Return the header of a micro-batch or of sampled tokens; None for any other frame.
+
+    Raises:
+        RemoteProtocolError: It is no frame, or the header breaks a rule.
+    """
+    return peek_header(memoryview(data)) if peek_type(data) in _BATCH_TYPES else None
 
 
 def shown(text: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.scheduler.draft_exchange import DraftExchange
     from engine.scheduler.drafting import Drafter, DraftRequest
 
+_NOBODY: frozenset[SequenceId] = frozenset()
 _FIRST_PATIENCE_S = 0.02  # before any frame has come back
 # Of the way round the chain: with a draft that holds by half, waiting for so long is won back.
 _PATIENCE = 0.5
@@ -95,6 +96,8 @@ class DraftDesk:
             await asyncio.sleep(0)  # the loop below runs now, up to where its drafter waits
             if self._asked_s:
                 asyncio.get_running_loop().call_later(self._patience_s, self._wake)
+        if not self._asked_s:
+            return _NOBODY
         since_s = time.monotonic() - self._patience_s
         return frozenset(i for i, asked_s in self._asked_s.items() if asked_s > since_s)
 
@@ -142,6 +145,8 @@ class DraftDesk:
 
     def sent(self, batch: MicroBatch) -> None:
         """Note that a frame leaves for the chain now."""
+        if self._guessing is None:
+            return
         self._circuit.sent(batch.batch_id, len(batch.token_ids), time.monotonic())
 
     def answered(self, tokens: SampledTokens, compute_us: int) -> None:
@@ -151,10 +156,12 @@ class DraftDesk:
             tokens: The answer.
             compute_us: How long the stages computed for it.
         """
+        if self._guessing is None:
+            return
         is_whole = all(row.token_ids for row in tokens.rows)
         compute_s = compute_us / 1e6 if is_whole else 0.0
         lap = self._circuit.answered(tokens.batch_id, time.monotonic(), compute_s)
-        if lap is not None and self._guessing is not None and self.speculation is not None:
+        if lap is not None and self.speculation is not None:
             self._guessing.lengths.took_circuit(*lap)
             self.speculation.max_frames = self._circuit.num_frames
 

@@ -58,6 +58,8 @@ class LiveRequest:
     _progress: AnswerProgress | None = field(default=None, init=False)
     _is_progress_told: bool = field(default=True, init=False)
     _progress_due_s: float = field(default=0.0, init=False)
+    _waits_from_s: float | None = field(default=None, init=False)
+    _watchdog: asyncio.TimerHandle | None = field(default=None, init=False)
 
     @property
     def sequence_id(self) -> SequenceId:
@@ -163,11 +165,21 @@ class LiveRequest:
 
         Cancellation: stops between two messages.
         """
+        self._watch(heard_s)
+        try:
+            await self._tell_all(send)
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.cancel()
+
+    async def _tell_all(self, send: SendToAsker) -> None:
         number = self.request.next_number
         if self.reply.finish_reason is not None:
             self._changed.set()  # all of it is committed already
         while True:
-            await self._wait_for_change(heard_s)
+            self._waits_from_s = time.monotonic()
+            await self._changed.wait()
+            self._waits_from_s = None
             self._changed.clear()
             if self._progress is not None and not self._is_progress_told:
                 self._is_progress_told = True
@@ -192,26 +204,24 @@ class LiveRequest:
             if self._failure is not None:
                 raise self._failure
 
-    async def _wait_for_change(self, heard_s: Callable[[], float]) -> None:
-        """Wait for something new to tell; a chain that computes for others is no dead one.
+    def _watch(self, heard_s: Callable[[], float]) -> None:
+        """Fail the request once the chain has said nothing at all for too long.
 
-        Raises:
-            PeerTimeoutError: The chain has said nothing at all for too long.
+        A chain that computes for others is no dead one, and a slow asker no silent chain. One timer
+        for the whole answer, which looks what has come since: one for every token would cost more
+        than the token's text.
         """
-        waits_from_s = time.monotonic()
-        while True:
-            rest_s = max(waits_from_s, heard_s()) + TOKEN_DEADLINE_S - time.monotonic()
-            if rest_s <= 0:
-                raise PeerTimeoutError(
-                    f"No token came for {TOKEN_DEADLINE_S:g} s.",
-                    "A PC of the pool hangs; load the model again.",
-                )
-            try:
-                async with asyncio.timeout(rest_s):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+        now_s = time.monotonic()
+        rest_s = max(self._waits_from_s or now_s, heard_s()) + TOKEN_DEADLINE_S - now_s
+        if rest_s > 0.0:
+            self._watchdog = asyncio.get_running_loop().call_later(rest_s, self._watch, heard_s)
             return
+        self.fail(
+            PeerTimeoutError(
+                f"No token came for {TOKEN_DEADLINE_S:g} s.",
+                "A PC of the pool hangs; load the model again.",
+            )
+        )
 
     def _finished(self) -> Finished:
         first, last = self._first_token_s, self._last_token_s

@@ -10,20 +10,21 @@ the next. Where the head can't be reached it is told to the stage before, which 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from engine.errors import DaisyError, RemoteProtocolError, rebuilt
 from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence, StageFailed
-from engine.messages.codec import decode, encode_control, peek_batch, peek_type
+from engine.messages.codec import FrameHead, decode, encode_control, peek_head, peek_type
 from engine.messages.control import MessageType
 from engine.pipeline.blame import blamed
 from engine.pipeline.layer_time import LayerTime
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from engine.domain import SequenceId
     from engine.stages.host import StageProcess
 
@@ -42,6 +43,32 @@ class _Computing(NamedTuple):
 
     num_tokens: int
     computed_before_us: int
+
+
+class _Blaming:
+    """Says in an error which stage it is about: whoever reads it sees the chain as a whole.
+
+    Made once and entered for each frame.
+    """
+
+    def __init__(
+        self, blame: Callable[[DaisyError, int, str], DaisyError], stage_index: int, where: str = ""
+    ) -> None:
+        self._blame = blame
+        self._stage_index = stage_index
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, DaisyError):
+            raise self._blame(error, self._stage_index, self._where) from error
 
 
 class StageServer:
@@ -73,6 +100,9 @@ class StageServer:
             send_head: Reaches the head.
             work: Of the stage for one token, in average layers of the model.
         """
+        self._blaming_own = _Blaming(self._blame, stage_index)
+        self._blaming_next = _Blaming(self._blame, stage_index + 1)
+        self._blaming_head = _Blaming(self._blame, stage_index, "The head is lost to it: ")
         self._process = process
         self._stage_index = stage_index
         self._epoch = epoch
@@ -107,7 +137,8 @@ class StageServer:
 
         Cancellation: safe between frames; a frame is either taken whole or not at all.
         """
-        if _epoch_of(frame) != self._epoch:
+        head = peek_head(frame)
+        if _epoch_of(frame, head) != self._epoch:
             # Sequence ids begin anew with each placement: a late closing would hit another's.
             self.num_stale_frames += 1
             return
@@ -115,14 +146,13 @@ class StageServer:
         if self._error is not None:
             raise self._error
         try:
-            await self._take(frame)
+            await self._take(frame, head)
         except DaisyError:
             await self._tell()
             raise
 
-    async def _take(self, frame: bytes) -> None:
-        if peek_type(frame) is MessageType.MICRO_BATCH:
-            head = peek_batch(frame)
+    async def _take(self, frame: bytes, head: FrameHead | None) -> None:
+        if head is not None:
             self._pending.append(_Computing(head.num_tokens, head.compute_us))
             await self._to_process(frame)
             return
@@ -150,21 +180,24 @@ class StageServer:
         """
         try:
             while True:
-                with self._blaming(self._stage_index):
+                with self._blaming_own:
                     frame = await self._process.receive()
-                self._measure(frame)
-                await self._deliver(frame)
+                head = peek_head(frame)
+                if head is None:
+                    await self._report_failed(frame)
+                else:
+                    self._measure(head)
+                    await self._deliver(head, frame)
                 self._pending.popleft()
                 await self._pass_on_pending()
         except DaisyError:
             await self._tell()
             raise
 
-    def _measure(self, answer: bytes) -> None:
+    def _measure(self, answer: FrameHead) -> None:
         computing = self._pending[0]
-        kind = peek_type(answer)
-        if isinstance(computing, _Computing) and kind is not MessageType.BATCH_FAILED:
-            own_us = peek_batch(answer).compute_us - computing.computed_before_us
+        if isinstance(computing, _Computing):
+            own_us = answer.compute_us - computing.computed_before_us
             self._layer_time.add(computing.num_tokens, own_us)
 
     async def _pass_on_pending(self) -> None:
@@ -188,7 +221,7 @@ class StageServer:
         """
         try:
             while True:
-                with self._blaming(self._stage_index + 1):
+                with self._blaming_next:
                     frame = await receive()
                     is_failure = peek_type(frame) is MessageType.STAGE_FAILED
                 if is_failure:
@@ -210,52 +243,39 @@ class StageServer:
         """
         try:
             while True:
-                with self._blaming(self._stage_index, "The head is lost to it: "):
+                with self._blaming_head:
                     await receive()
         except DaisyError:
             self._told = False  # what was told may have been lost with the connection
             await self._tell()
             raise
 
-    @contextmanager
-    def _blaming(self, stage_index: int, where: str = "") -> Iterator[None]:
-        """Say in an error which stage it is about: whoever reads it sees the chain as a whole.
-
-        The first one is kept: it is what broke the chain.
-
-        Yields:
-            Nothing.
-
-        Raises:
-            DaisyError: As raised within, naming the stage.
-        """
-        try:
-            yield
-        except DaisyError as error:
-            what = blamed(stage_index, f"{where}{error.what}")
-            named = rebuilt(error.code, what, error.advice)
-            if self._error is None:
-                self._error = named
-                self._failed = StageFailed(
-                    epoch=self._epoch,
-                    stage_index=stage_index,
-                    code=named.code,
-                    what=named.what,
-                    advice=named.advice,
-                )
-            raise named from error
+    def _blame(self, error: DaisyError, stage_index: int, where: str) -> DaisyError:
+        """Return an error that says which stage it is about; the first one broke the chain."""
+        what = blamed(stage_index, f"{where}{error.what}")
+        named = rebuilt(error.code, what, error.advice)
+        if self._error is None:
+            self._error = named
+            self._failed = StageFailed(
+                epoch=self._epoch,
+                stage_index=stage_index,
+                code=named.code,
+                what=named.what,
+                advice=named.advice,
+            )
+        return named
 
     async def _to_process(self, frame: bytes) -> None:
-        with self._blaming(self._stage_index):
+        with self._blaming_own:
             await self._process.send(frame)
 
     async def _to_next(self, frame: bytes) -> None:
         if self._send_next is not None:
-            with self._blaming(self._stage_index + 1):
+            with self._blaming_next:
                 await self._send_next(frame)
 
     async def _to_head(self, frame: bytes) -> None:
-        with self._blaming(self._stage_index, "The head is lost to it: "):
+        with self._blaming_head:
             await self._send_head(frame)
 
     async def _tell(self) -> None:
@@ -275,31 +295,32 @@ class StageServer:
                 continue  # what is raised is the reason, not that nobody heard it
             return
 
-    async def _deliver(self, frame: bytes) -> None:
-        kind = peek_type(frame)
-        if kind is MessageType.MICRO_BATCH:
+    async def _deliver(self, head: FrameHead, frame: bytes) -> None:
+        if head.type is MessageType.MICRO_BATCH:
             await self._to_next(frame)
-        elif kind is MessageType.SAMPLED_TOKENS:
+        else:
             await self._to_head(frame)
-        elif kind is MessageType.BATCH_FAILED:
-            failure = decode(frame)
-            if isinstance(failure, BatchFailed):
-                named = msgspec.structs.replace(
-                    failure,
-                    stage_index=self._stage_index,
-                    what=blamed(self._stage_index, failure.what),
-                )
-                await self._to_head(encode_control(named))
+
+    async def _report_failed(self, frame: bytes) -> None:
+        """Tell the head that a micro-batch failed, and where."""
+        failure = decode(frame)
+        if isinstance(failure, BatchFailed):
+            named = msgspec.structs.replace(
+                failure,
+                stage_index=self._stage_index,
+                what=blamed(self._stage_index, failure.what),
+            )
+            await self._to_head(encode_control(named))
 
 
-def _epoch_of(frame: bytes) -> int:
+def _epoch_of(frame: bytes, head: FrameHead | None) -> int:
     """Return the placement a frame for a stage was made for.
 
     Raises:
         RemoteProtocolError: It is no frame for a stage, or breaks a rule.
     """
-    if peek_type(frame) is MessageType.MICRO_BATCH:
-        return peek_batch(frame).epoch
+    if head is not None and head.type is MessageType.MICRO_BATCH:
+        return head.epoch
     message = decode(frame)
     if isinstance(message, OpenSequence | CloseSequence):
         return message.epoch
