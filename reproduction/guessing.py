@@ -15,10 +15,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from answer_figures import equality_figures
-from deadline_queue import LinkSettings
+from delay import set_link
 from delay_link import BASE_PORT, delay_link, enter_own_network
 from measured_guesses import Guesses, write_guesses
 from measured_pool import MeasuredPool, PoolShape
@@ -42,6 +42,8 @@ from pipeline_simulator import Speculation, User, simulate
 from protocol import Repetition, run_arms
 from tables import Plot, Table
 
+from engine.scheduler.circuit import MAX_FRAMES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -51,175 +53,231 @@ if TYPE_CHECKING:
 ACCEPTANCES = (0.0, 0.7)
 USERS = (1, 2)
 SIMULATED_TOKENS = 2000  # of each user: which drafts are right is chance
-PLAIN, GUESSED, UNSPLIT_GUESSED = "plain", "guessed", "U2/U4"
+PLAIN, UNSPLIT_GUESSED = "plain", "U2/U4"
+OWN_CHOICE = "own"  # of the number of drafts: the program's
+ONE_PLAIN = f"{PLAIN}, 1 users"
 
 
-def guesses_file(
-    measurement: Measuring, references: Sequence[Answer], acceptance: float, folder: Path
-) -> Path:
-    """Write what is guessed, and return the file.
+class Setting(NamedTuple):
+    """Under which arms are run against each other.
 
-    Args:
-        measurement: Begun; says how many drafts.
-        references: The answers without guesses.
+    Attributes:
+        round_trip_ms: Of the link; 0 for plain loopback.
         acceptance: Of each draft.
-        folder: For the file.
     """
-    prompts = measurement.ids(measurement.prompts(len(references)))
-    guesses = Guesses(
-        prompts=prompts,
-        answers=[answer.token_ids for answer in references],
-        acceptance=acceptance,
-        num_drafts=measurement.given.drafts,
-        vocab_size=measurement.model.split.manifest.model.vocab_size,
-    )
-    path = folder / f"guesses-{acceptance:g}.json"
-    write_guesses(path, guesses)
-    return path
+
+    round_trip_ms: float
+    acceptance: float
 
 
-def measure_arms(
-    measurement: Measuring,
-    pool: MeasuredPool,
-    unsplit: Mapping[str, Unsplit],
-    references: Sequence[Answer],
-    guesses: Path,
-) -> list[Repetition]:
-    """Run plain and guessed answers of as many users as there are references.
+Runs = dict[Setting, list[Repetition]]
+
+
+def drafts_of(word: str) -> int | None:
+    """Return a number of drafts as the command line says it; None for the program's own choice.
 
     Args:
-        measurement: Begun.
-        pool: Its nodes guess.
-        unsplit: ``stateful`` and ``batched``.
-        references: One for each user.
-        guesses: What the unsplit model is guessed by.
+        word: A number, or ``own``.
     """
-    given = measurement.given
-    prompts = measurement.prompts(len(references))
-    ids = measurement.ids(prompts)
-
-    def guessed() -> dict[str, float]:
-        figures, answers = pool.measure(prompts, given.tokens, is_guessed=True)
-        seen = [answer.token_ids for answer in answers]
-        return figures | equality_figures(seen, [r.token_ids for r in references])
-
-    arms: dict[str, Callable[[], dict[str, float]]] = {
-        UNSPLIT: lambda: unsplit["stateful"].measure(ids[:1], given.tokens),
-        UNSPLIT_GUESSED: lambda: unsplit["batched"].measure(ids, given.tokens, guesses),
-        PLAIN: split_arm(pool, prompts, given.tokens, references),
-        GUESSED: guessed,
-    }
-    processes = {name: pid for one in unsplit.values() for name, pid in one.processes.items()}
-    return run_arms(arms, processes | pool.processes, given.blocks, given.warmups)
+    return None if word == OWN_CHOICE else int(word)
 
 
-def runs_of(
-    measurement: Measuring,
-    unsplit: Mapping[str, Unsplit],
-    references: Sequence[Answer],
-    guesses: Path,
-    users: Sequence[int],
-) -> dict[int, list[Repetition]]:
-    """Open a pool whose head guesses from a file, and run every number of users.
+def guessed_arm(num_drafts: int | None, num_users: int) -> str:
+    """Return the name of an arm of the pool that guesses.
 
     Args:
-        measurement: Begun.
-        unsplit: ``stateful`` and ``batched``.
-        references: One for each user at most.
-        guesses: The file.
-        users: Numbers of them.
+        num_drafts: Of each frame; None for the program's own choice.
+        num_users: At once.
     """
-    given = measurement.given
-    shape = PoolShape(
-        kind=given.kind,
-        mode=given.mode,
-        max_users=max(users),
-        base_port=BASE_PORT if given.round_trip_ms else 0,
-        guesses=guesses,
-    )
-    with MeasuredPool(measurement.model.split, shape) as pool:
-        pool.answers(measurement.prompts(1), WARM_TOKENS, is_guessed=True)
-        return {
-            num_users: measure_arms(measurement, pool, unsplit, references[:num_users], guesses)
-            for num_users in users
+    return f"guessed {OWN_CHOICE if num_drafts is None else num_drafts}, {num_users} users"
+
+
+class Arms:
+    """What can be run once, and gives figures."""
+
+    def __init__(
+        self,
+        measurement: Measuring,
+        pool: MeasuredPool,
+        unsplit: Mapping[str, Unsplit],
+        references: Sequence[Answer],
+        place: Path,
+    ) -> None:
+        """Take over what is open.
+
+        Args:
+            measurement: Begun.
+            pool: Its nodes guess as they are told.
+            unsplit: ``stateful``, and ``batched`` where U2 and U4 are measured.
+            references: The unsplit model's answers, one for each user at most.
+            place: For files.
+        """
+        self._given = measurement.given
+        self._prompts = measurement.prompts(len(references))
+        self._ids = measurement.ids(self._prompts)
+        self._vocab_size = measurement.model.split.manifest.model.vocab_size
+        self._pool = pool
+        self._unsplit = unsplit
+        self._references = references
+        self._place = place
+
+    def of(self, acceptance: float) -> dict[str, Callable[[], dict[str, float]]]:
+        """Return all arms of one setting.
+
+        Args:
+            acceptance: Of each draft.
+        """
+        given = self._given
+        tokens = given.tokens
+        arms: dict[str, Callable[[], dict[str, float]]] = {
+            UNSPLIT: lambda: self._unsplit["stateful"].measure(self._ids[:1], tokens)
         }
+        for num_users in given.users:
+            prompts = self._prompts[:num_users]
+            if "batched" in self._unsplit:
+                arms[f"{UNSPLIT_GUESSED}, {num_users} users"] = self._unsplit_guessed(
+                    acceptance, num_users
+                )
+            if num_users in given.plain_users:
+                plain = split_arm(self._pool, prompts, tokens, self._references)
+                arms[f"{PLAIN}, {num_users} users"] = plain
+            if num_users in given.guessed_users:
+                for num_drafts in map(drafts_of, given.drafts):
+                    arm = self._guessed(acceptance, num_drafts, num_users)
+                    arms[guessed_arm(num_drafts, num_users)] = arm
+        return arms
+
+    def _guesses(self, acceptance: float, num_drafts: int | None) -> Guesses:
+        answers = [answer.token_ids for answer in self._references]
+        return Guesses(self._ids, answers, acceptance, num_drafts, self._vocab_size)
+
+    def _unsplit_guessed(self, acceptance: float, num_users: int) -> Callable[[], dict[str, float]]:
+        num_drafts = next(filter(None, map(drafts_of, self._given.drafts)), 0)
+        path = self._place / f"guesses-{acceptance:g}.json"
+        write_guesses(path, self._guesses(acceptance, num_drafts))
+        ids = self._ids[:num_users]
+        return lambda: self._unsplit["batched"].measure(ids, self._given.tokens, path)
+
+    def _guessed(
+        self, acceptance: float, num_drafts: int | None, num_users: int
+    ) -> Callable[[], dict[str, float]]:
+        guesses = self._guesses(acceptance, num_drafts)
+
+        def run() -> dict[str, float]:
+            self._pool.guess_by(guesses)
+            prompts = self._prompts[:num_users]
+            figures, answers = self._pool.measure(prompts, self._given.tokens, is_guessed=True)
+            references = [r.token_ids for r in self._references[:num_users]]
+            return figures | equality_figures([a.token_ids for a in answers], references)
+
+        return run
 
 
-def table_of(
-    measurement: Measuring, runs: Mapping[tuple[float, int], Sequence[Repetition]]
-) -> Table:
+def table_of(measurement: Measuring, runs: Runs) -> Table:
     """Return what was found.
 
     Args:
         measurement: Done.
-        runs: By acceptance and number of users.
+        runs: By setting.
     """
-    limit = measurement.given.max_disturbed
+    given = measurement.given
     simulated = _simulated(measurement, runs)
     rows = []
     lines: dict[str, list[tuple[float, float]]] = {}
-    for (acceptance, num_users), repetitions in runs.items():
+    x = "round trip, ms" if len({s.round_trip_ms for s in runs}) > 1 else "acceptance"
+    for setting, repetitions in runs.items():
         one = median_of(repetitions, UNSPLIT, "tokens_per_s") or 1.0
-        for arm in (UNSPLIT_GUESSED, PLAIN, GUESSED):
+        for arm in dict.fromkeys(r.slot.arm for r in repetitions):
+            if arm == UNSPLIT:
+                continue
             rate = median_of(repetitions, arm, "tokens_per_s") or 0.0
-            line = lines.setdefault(f"{arm}, {num_users} users", [])
-            line.append((acceptance, rate / one))
-            equal = median_of(repetitions, arm, "num_equal")
-            rows.append((
-                f"{acceptance:g}",
-                f"{num_users}",
-                arm,
-                shown(rate),
-                ratio_text(repetitions, "tokens_per_s", arm, UNSPLIT, limit),
-                ratio_text(repetitions, "tokens_per_s", arm, PLAIN, limit),
-                shown(simulated.get((acceptance, num_users, arm))),
-                shown(median_of(repetitions, arm, "frames_per_token"), 2),
-                "" if equal is None else f"{equal:.0f} of {num_users}",
-            ))
+            line = lines.setdefault(f"{arm}, a={setting.acceptance:g}" if "trip" in x else arm, [])
+            line.append((setting[int("trip" not in x)], rate / one))
+            rows.append(_row(given, setting, arm, repetitions, simulated.get((setting, arm))))
     return Table(
-        title=f"Guessing ahead, {measurement.model.name}, {measurement.given.mode}, "
-        f"{measurement.given.drafts} drafts a frame, {measurement.given.tokens} tokens, "
-        f"round trip {measurement.given.round_trip_ms:g} ms",
+        title=f"Guessing ahead, {measurement.model.name}, {given.mode}, {given.tokens} tokens",
         columns=(
+            "round trip ms",
             "acceptance",
-            "users",
             "arm",
             "tokens/s",
             "ratio to U1 (range; pairs)",
-            "ratio to plain",
+            "ratio to plain, same users",
+            "ratio to plain, 1 user",
             "simulated tokens/s",
             "frames/token",
+            "accepted of drafted",
             "equal tokens",
         ),
         rows=tuple(rows),
-        plot=Plot("acceptance", "tokens/s as a ratio to U1", lines),
+        plot=Plot(x, "tokens/s as a ratio to U1", lines),
     )
 
 
-def _simulated(
-    measurement: Measuring, runs: Mapping[tuple[float, int], Sequence[Repetition]]
-) -> dict[tuple[float, int, str], float]:
-    """Return the simulator's throughput of each arm of the pool, from what one user took."""
+def _row(
+    given: argparse.Namespace,
+    setting: Setting,
+    arm: str,
+    repetitions: Sequence[Repetition],
+    simulated: float | None,
+) -> tuple[str, ...]:
+    limit = given.max_disturbed
+    arms = {r.slot.arm for r in repetitions}
+
+    def ratio_to(reference: str) -> str:
+        if reference not in arms:
+            return ""
+        return ratio_text(repetitions, "tokens_per_s", arm, reference, limit)
+
+    users = arm.partition(", ")[2]
+    drafted = median_of(repetitions, arm, "drafted")
+    accepted = median_of(repetitions, arm, "accepted") or 0.0
+    equal = median_of(repetitions, arm, "num_equal")
+    return (
+        f"{setting.round_trip_ms:g}",
+        f"{setting.acceptance:g}",
+        arm,
+        shown(median_of(repetitions, arm, "tokens_per_s")),
+        ratio_to(UNSPLIT),
+        ratio_to(f"{PLAIN}, {users}"),
+        ratio_to(ONE_PLAIN),
+        shown(simulated),
+        shown(median_of(repetitions, arm, "frames_per_token"), 2),
+        f"{accepted / drafted:.2f}" if drafted else "",
+        "" if equal is None else f"{equal:.0f} of {users.partition(' ')[0]}",
+    )
+
+
+def _simulated(measurement: Measuring, runs: Runs) -> dict[tuple[Setting, str], float]:
+    """Return the simulator's throughput of the pool's arms, from what one user took.
+
+    What the program chooses by itself is not simulated.
+    """
     given, model = measurement.given, measurement.model
-    one = next(repetitions for (_, num_users), repetitions in runs.items() if num_users == 1)
-    hop_ms = LOOPBACK_MS + given.round_trip_ms / 2
-    plain = seen_costs(one, PLAIN, model, given.tokens).pipeline(model.costs, hop_ms)
-    # As the head counts them: the way round over one stage's time.
-    frame_ms = [cost(1, given.drafts + 1) for cost in plain.costs]
-    num_stages = len(frame_ms)
-    ways = round(num_stages * (1 + num_stages * hop_ms / sum(frame_ms)))
-    guessed = replace(plain, num_in_flight=max(num_stages, ways), max_groups=num_stages)
+    calibration = next(iter(runs.values()))
+    if ONE_PLAIN not in {r.slot.arm for r in calibration}:
+        return {}
+    costs = seen_costs(calibration, ONE_PLAIN, model, given.tokens)
     found = {}
-    for acceptance, num_users in runs:
-        num_frames = max(1, guessed.num_batches // num_users)
-        frames = Speculation(given.drafts + 1, acceptance, num_frames=num_frames)
-        users = [User(SIMULATED_TOKENS)] * num_users
-        for arm, pipeline, speculation in (
-            (PLAIN, plain, PLAIN_DECODING),
-            (GUESSED, guessed, frames),
-        ):
-            seen = simulate(pipeline, users, Random(0), speculation)
-            found[acceptance, num_users, arm] = seen.tokens_per_s
+    for setting in runs:
+        hop_ms = LOOPBACK_MS + setting.round_trip_ms / 2
+        plain = costs.pipeline(model.costs, hop_ms)
+        num_stages = len(plain.costs)
+        for num_users in given.users:
+            users = [User(SIMULATED_TOKENS)] * num_users
+            seen = simulate(plain, users, Random(0), PLAIN_DECODING)
+            found[setting, f"{PLAIN}, {num_users} users"] = seen.tokens_per_s
+            for num_drafts in filter(None, map(drafts_of, given.drafts)):
+                # As the head counts them: the way round over one stage's time.
+                frame_ms = sum(cost(1, num_drafts + 1) for cost in plain.costs)
+                ways = min(round(num_stages * (1 + num_stages * hop_ms / frame_ms)), MAX_FRAMES)
+                pipeline = replace(
+                    plain, num_in_flight=max(num_stages, ways), max_groups=num_stages
+                )
+                num_frames = max(1, pipeline.num_batches // num_users)
+                frames = Speculation(num_drafts + 1, setting.acceptance, num_frames=num_frames)
+                seen = simulate(pipeline, users, Random(0), frames)
+                found[setting, guessed_arm(num_drafts, num_users)] = seen.tokens_per_s
     return found
 
 
@@ -229,29 +287,47 @@ def measure(given: argparse.Namespace) -> None:
     Args:
         given: The command line.
     """
-    acceptances = (max(given.acceptances),) if given.quick else given.acceptances
-    users = (1,) if given.quick else tuple(sorted({1, *given.users}))
+    if given.quick:
+        given.acceptances, given.users = [max(given.acceptances)], [1]
+    given.plain_users = given.users if given.plain_users is None else given.plain_users
+    given.guessed_users = given.users if given.guessed_users is None else given.guessed_users
     with ExitStack() as stack:
         measurement = stack.enter_context(measuring(given))
-        place = stack.enter_context(tempfile.TemporaryDirectory())
-        if given.round_trip_ms:
-            link = stack.enter_context(delay_link([BASE_PORT, BASE_PORT + 1]))
-            measurement.record["round_trips"] = link.calibrated(
-                LinkSettings(given.round_trip_ms / 2)
-            )
-        unsplit = {kind: measurement.unsplit(kind) for kind in ("stateful", "batched")}
-        ids = measurement.ids(measurement.prompts(max(users)))
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ports = [BASE_PORT, BASE_PORT + 1]
+        link = stack.enter_context(delay_link(ports)) if any(given.round_trips) else None
+        kinds = ["stateful"] if given.no_unsplit_guesses else ["stateful", "batched"]
+        unsplit = {kind: measurement.unsplit(kind) for kind in kinds}
+        shape = PoolShape(
+            kind=given.kind,
+            mode=given.mode,
+            max_users=max(given.users),
+            base_port=0 if link is None else BASE_PORT,
+            is_guessed=True,
+        )
+        pool = stack.enter_context(MeasuredPool(measurement.model.split, shape))
+        ids = measurement.ids(measurement.prompts(max(given.users)))
         references = unsplit["stateful"].answers(ids, given.tokens)
-        runs = {}
-        for acceptance in sorted(acceptances):
-            guesses = guesses_file(measurement, references, acceptance, Path(place))
-            by_users = runs_of(measurement, unsplit, references, guesses, users)
-            runs |= {(acceptance, num_users): each for num_users, each in by_users.items()}
-        measurement.record |= {
-            f"acceptance {acceptance:g}, {num_users} users": repetitions
-            for (acceptance, num_users), repetitions in runs.items()
-        }
-        finish(measurement, "guessing", [table_of(measurement, runs)])
+        arms = Arms(measurement, pool, unsplit, references, place)
+        pool.answers(measurement.prompts(1), WARM_TOKENS, is_guessed=True)
+        processes = {name: pid for one in unsplit.values() for name, pid in one.processes.items()}
+        processes |= pool.processes
+        runs: Runs = {}
+        trips = {}
+        for round_trip_ms in sorted(given.round_trips):
+            if link is not None:
+                trips[round_trip_ms] = set_link(link, round_trip_ms, given)
+            for acceptance in sorted(given.acceptances):
+                setting = Setting(round_trip_ms, acceptance)
+                runs[setting] = run_arms(
+                    arms.of(acceptance), processes, given.blocks, given.warmups
+                )
+                measurement.record[str(setting)] = runs[setting]
+                print(f"{setting}: done", file=sys.stderr, flush=True)
+        if link is not None:
+            link.set(None)
+        measurement.record["round_trips"] = trips
+        finish(measurement, given.name, [table_of(measurement, runs)])
 
 
 def main() -> int:
@@ -260,12 +336,24 @@ def main() -> int:
     add_arguments(parser, blocks=3)
     parser.set_defaults(mode="exact")
     parser.add_argument("--acceptances", type=float, nargs="+", default=list(ACCEPTANCES))
-    parser.add_argument("--drafts", type=int, default=3, help="of each frame")
+    parser.add_argument(
+        "--drafts",
+        nargs="+",
+        default=["3"],
+        help=f"of each frame; or {OWN_CHOICE}, for the program's own choice",
+    )
     parser.add_argument("--users", type=int, nargs="+", default=list(USERS))
+    parser.add_argument("--plain-users", type=int, nargs="+", help="of those, asked plainly")
+    parser.add_argument("--guessed-users", type=int, nargs="+", help="of those, asked with drafts")
+    parser.add_argument("--no-unsplit-guesses", action="store_true", help="without U2 and U4")
     parser.add_argument("--kind", default="paged", choices=["paged", "stateful"])
-    parser.add_argument("--round-trip-ms", type=float, default=0.0, help="between the nodes")
+    parser.add_argument(
+        "--round-trips", type=float, nargs="+", default=[0.0], help="between the nodes, in ms"
+    )
+    parser.add_argument("--name", default="guessing", help="of the raw data's file")
+    parser.set_defaults(jitter_ms=0.0, mbit_per_s=None)  # as ``set_link`` takes them
     given = parser.parse_args()
-    if given.round_trip_ms:
+    if any(given.round_trips):
         enter_own_network()
     return run_script(lambda: measure(given))
 

@@ -1,4 +1,4 @@
-"""A node whose head guesses from recordings; in all else ``python -m engine``.
+"""A node whose head guesses as a file says; in all else ``python -m engine``.
 
 The program has no switch for it: a drafter that knows the answer is of use to nobody but a
 measurement. Where this stands in for the interpreter, it takes that one's command line.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measured_guesses import read_guesses
+from switched_guesses import SwitchedGuesses
 
 from engine.__main__ import main as run_node
 from engine.node import placements
@@ -50,17 +50,19 @@ def main(arguments: list[str]) -> int:
     Returns:
         The exit status.
     """
-    guesses = read_guesses(Path(os.environ[GUESSES]))
+    path = Path(os.environ[GUESSES])
 
     def guessing_head(
         text: ChatText,
         placement: Placement,
         submit: Submit,
         on_broken: Callable[[StageFailed], None] | None = None,
-        _: Guessing | None = None,
+        own: Guessing | None = None,
     ) -> Head:
-        guessing = Guessing(guesses.drafter(), guesses.lengths())
-        return Head(text, placement, submit, on_broken, guessing)
+        if own is not None:
+            switched = SwitchedGuesses(path, own)
+            own = Guessing(switched, switched)
+        return Head(text, placement, submit, on_broken, own)
 
     placements.Head = guessing_head  # type: ignore[assignment,misc]
     return run_node(arguments[arguments.index(NODE) + 1 :])

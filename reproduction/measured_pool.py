@@ -16,12 +16,13 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import psutil
 from answer_figures import Answer, figures_of
+from measured_guesses import program_guesses, write_guesses
 from measured_node import GUESSES, stand_in
 
 from engine.cli.local_pool import LocalPool, PoolOptions, open_local_pool
@@ -32,12 +33,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from types import TracebackType
 
+    from measured_guesses import Guesses
+
     from engine.domain import ComputeMode, StageKind
     from engine.pipeline.shard_folder import ShardFolder
     from engine.transport.control_port import ControlConnection
 
 CONTEXT_TOKENS = 4096
+Prompt = str | tuple[dict[str, object], ...]  # as it is, or messages for the chat template
 _SOCKETS_S = 10.0
+_DRAFT_MODEL_S = 120.0
+_DRAFT_MODEL_POLL_S = 0.5
+_PROBE_TOKENS = 16
+_PROBE_PASSES = (
+    3  # of a draft model that guesses: while it is loaded it says nothing but that it is
+)
 
 _Result = TypeVar("_Result")
 
@@ -54,7 +64,10 @@ class PoolShape:
         base_port: Of the first node; 0 lets the system choose.
         reuses_prefixes: Whether a prompt may begin with what is kept of another. Off where the
             same prompt is asked again to be measured again.
-        guesses: A file of ``measured_guesses``, for those who ask with guesses; None for nobody.
+        is_guessed: Whether ``guess_by`` says who guesses; nobody does otherwise, but what the
+            program guesses with by itself.
+        has_draft_model: Whether the draft model that comes with the program is loaded; only in a
+            pool that is guessed.
     """
 
     kind: StageKind = "paged"
@@ -63,7 +76,8 @@ class PoolShape:
     context_tokens: int = CONTEXT_TOKENS
     base_port: int = 0
     reuses_prefixes: bool = False
-    guesses: Path | None = None
+    is_guessed: bool = False
+    has_draft_model: bool = False
 
 
 class BrokenOffError(Exception):
@@ -98,23 +112,30 @@ class MeasuredPool:
             num_threads=1,
             base_port=shape.base_port,
             cpus=[(core,) for core in range(num_stages)],
+            draft="auto" if shape.has_draft_model else "none",
         )
         self._open = open_local_pool(folder, options)
-        with _nodes_that_guess(shape.guesses):
+        self._place = tempfile.TemporaryDirectory(prefix="daisy-measured-")
+        self._guesses = Path(self._place.name) / "guesses.json"
+        self.guess_by(program_guesses("model" if shape.has_draft_model else "suffix"))
+        with _nodes_that_guess(self._guesses if shape.is_guessed else None):
             self._pool: LocalPool = self.run(self._open.__aenter__())
         self._links: list[ControlConnection] = []
         self._reuses_prefixes = shape.reuses_prefixes
         self._num_rows = 0  # of every pass through the chain: prompts, and all tokens but the last
+        self._num_drafted = self._num_accepted = 0
         self.processes: dict[str, int] = {}
         self._stages: list[psutil.Process] = []
         for core, node in enumerate(self._pool.nodes):
             process = psutil.Process(node.process.pid)
             process.cpu_affinity([core])
-            (stage,) = process.children()
+            stage = min(process.children(), key=lambda child: child.create_time())
             self._stages.append(stage)
             self.processes |= {f"node {core}": process.pid, f"stage {core}": stage.pid}
         self._ports = [int(node.address.rpartition(":")[2]) for node in self._pool.nodes]
         self.run(self._connect(shape.max_users))
+        if shape.has_draft_model:
+            self._await_draft_model()
 
     def __enter__(self) -> Self:
         return self
@@ -135,8 +156,16 @@ class MeasuredPool:
         """
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()  # noqa: TID251
 
+    def guess_by(self, guesses: Guesses) -> None:
+        """Let the answers that are asked for from now on be guessed so, in a pool that is guessed.
+
+        Args:
+            guesses: Who guesses, and how far.
+        """
+        write_guesses(self._guesses, guesses)
+
     def answers(
-        self, prompts: Sequence[str], num_tokens: int, *, is_guessed: bool = False
+        self, prompts: Sequence[Prompt], num_tokens: int, *, is_guessed: bool = False
     ) -> list[Answer]:
         """Answer as many users as there are prompts, all at once.
 
@@ -158,7 +187,7 @@ class MeasuredPool:
     async def answer(
         self,
         user: int,
-        prompt: str,
+        prompt: Prompt,
         num_tokens: int,
         so_far: Answer | None = None,
         on_tokens: Callable[[], None] = lambda: None,
@@ -169,7 +198,7 @@ class MeasuredPool:
 
         Args:
             user: Number of the connection; one answer at a time on each.
-            prompt: As it is, without a chat template.
+            prompt: A text as it is, without a chat template, or messages with one.
             num_tokens: Of the answer; ends are ignored.
             so_far: Is filled as tokens come, for whoever watches.
             on_tokens: Called when it was.
@@ -180,7 +209,8 @@ class MeasuredPool:
         """
         request = Generate(
             request_id=f"user-{user}",
-            prompt=prompt,
+            prompt=prompt if isinstance(prompt, str) else None,
+            messages=None if isinstance(prompt, str) else prompt,
             max_tokens=num_tokens,
             ignore_eos=True,
             reuse_prefix=self._reuses_prefixes,
@@ -194,12 +224,15 @@ class MeasuredPool:
             elif isinstance(event, TextDelta):
                 answer.take(time.perf_counter(), event.token_ids)
                 on_tokens()
-            elif isinstance(event, Finished) and len(answer.token_ids) != num_tokens:
-                raise BrokenOffError(f"{len(answer.token_ids)} of {num_tokens} tokens came.")
+            elif isinstance(event, Finished):
+                self._num_drafted += event.drafted_tokens
+                self._num_accepted += event.accepted_tokens
+                if len(answer.token_ids) != num_tokens:
+                    raise BrokenOffError(f"{len(answer.token_ids)} of {num_tokens} tokens came.")
         return answer
 
     def measure(
-        self, prompts: Sequence[str], num_tokens: int, *, is_guessed: bool = False
+        self, prompts: Sequence[Prompt], num_tokens: int, *, is_guessed: bool = False
     ) -> tuple[dict[str, float], list[Answer]]:
         """Answer users at once, and say what it took.
 
@@ -219,6 +252,8 @@ class MeasuredPool:
         figures = figures_of(answers)
         figures["bytes_per_row"] = spent["bytes"] / spent["rows"]
         figures["frames_per_token"] = spent["frames"] / (len(prompts) * num_tokens)
+        figures["num_tokens"] = float(len(prompts) * num_tokens)
+        figures["drafted"], figures["accepted"] = spent["drafted"], spent["accepted"]
         for number in range(len(self._stages)):
             figures[f"stage_{number}_busy"] = spent[f"cpu_s {number}"] / wall_s
         return figures, answers
@@ -230,6 +265,28 @@ class MeasuredPool:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._place.cleanup()
+
+    def _await_draft_model(self) -> None:
+        """Wait until the draft model guesses: it is loaded while answers go on already.
+
+        Raises:
+            BrokenOffError: It does not.
+        """
+        self.guess_by(replace(program_guesses("model"), num_drafts=_PROBE_PASSES))
+        until_s = time.monotonic() + _DRAFT_MODEL_S
+        node = psutil.Process(self.processes["node 0"])
+        while True:
+            drafts = [child for child in node.children() if child not in self._stages]
+            before = sum(_num_writes(child.pid) for child in drafts)
+            self.answers(["The"], _PROBE_TOKENS, is_guessed=True)
+            num_passes = sum(_num_writes(child.pid) for child in drafts) - before
+            if num_passes >= _PROBE_PASSES:
+                break
+            if time.monotonic() > until_s:
+                raise BrokenOffError("The draft model was not loaded.")
+            time.sleep(_DRAFT_MODEL_POLL_S)
+        self.processes["draft model"] = drafts[0].pid
 
     async def _connect(self, num_users: int) -> None:
         self._links = [await self._pool.nodes[0].connect() for _ in range(num_users)]
@@ -243,6 +300,7 @@ class MeasuredPool:
         counts: dict[str, float] = {"bytes": bytes_sent(self._ports)}
         counts["frames"] = _num_writes(self._stages[0].pid)
         counts["rows"] = self._num_rows
+        counts["drafted"], counts["accepted"] = self._num_drafted, self._num_accepted
         for number, stage in enumerate(self._stages):
             times = stage.cpu_times()
             counts[f"cpu_s {number}"] = times.user + times.system
