@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.messages.chain import Placement, StageFailed
     from engine.pipeline.chat_text import ChatText
     from engine.pipeline.head import Submit
+    from engine.scheduler.row_costs import RowCosts
 
 GUESSES = "DAISY_MEASURED_GUESSES"  # names the file
 NODE = "engine"
@@ -58,11 +59,12 @@ def main(arguments: list[str]) -> int:
         submit: Submit,
         on_broken: Callable[[StageFailed], None] | None = None,
         own: Guessing | None = None,
+        row_costs: RowCosts | None = None,
     ) -> Head:
         if own is not None:
             switched = SwitchedGuesses(path, own)
             own = Guessing(switched, switched)
-        return Head(text, placement, submit, on_broken, own)
+        return Head(text, placement, submit, on_broken, own, row_costs)
 
     placements.Head = guessing_head  # type: ignore[assignment,misc]
     return run_node(arguments[arguments.index(NODE) + 1 :])

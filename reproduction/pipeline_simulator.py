@@ -35,6 +35,7 @@ class Pipeline:
         return_ms: From the end of the last stage to the head.
         num_in_flight: Micro-batches at once; None for as many as stages.
         max_groups: Micro-batches the users are divided among; None for as many as are in flight.
+        chunk_tokens: Of a prompt at once; the same all the time, as for a prompt alone.
     """
 
     costs: tuple[Cost, ...]
@@ -42,6 +43,7 @@ class Pipeline:
     return_ms: float = 0.0
     num_in_flight: int | None = None
     max_groups: int | None = None
+    chunk_tokens: int = CHUNK_TOKENS
 
     @property
     def num_batches(self) -> int:
@@ -205,7 +207,7 @@ class _Simulation:
     def _step_of(self, running: _Running) -> _Step:
         running.num_steps += 1
         if running.prompt_left:
-            rows = min(CHUNK_TOKENS, running.prompt_left)
+            rows = min(self._pipeline.chunk_tokens, running.prompt_left)
             running.prompt_left -= rows
             return _Step(running, rows, running.chain, True, running.prompt_left > 0)
         return _Step(running, self._speculation.rows, running.chain, False, False)

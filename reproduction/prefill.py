@@ -1,7 +1,7 @@
 """Long prompts: how soon the first token comes, and what those who are being answered feel of it.
 
-The unsplit model reads the prompt in the same chunks, in one process with nothing around it (U3
-with one user). Beside it, three users are answered while a fourth one's prompt is read.
+The unsplit model reads the prompt in chunks as large as they may be, in one process with nothing
+around it (U3 with one user). Then three users are answered while a fourth one's prompt is read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from measuring import (
     run_script,
     shown,
 )
-from pipeline_simulator import Pipeline, User, simulate
+from pipeline_simulator import CHUNK_TOKENS, Pipeline, User, simulate
 from protocol import Repetition, run_arms
 from tables import Plot, Table
 
+from engine.domain import RowTime
 from engine.metrics import itl_ms, percentiles
+from engine.scheduler.prompt_rows import PromptRows
+from engine.scheduler.row_costs import RowCosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 PROMPTS = (512, 2048)
 QUICK_PROMPTS = (256,)
 DECODING_USERS = 3
+TIMED_ROWS = (1, 4, 8, 16, 64, 256)  # about what a stage times when it is loaded
 HAS_BEGUN = 8  # tokens each of them has before the long prompt comes
 UNSPLIT, SPLIT = "unsplit", "split"
 ALONE, BESIDE = "alone", "beside"
@@ -182,7 +186,10 @@ def _simulated_gain(measurement: Measuring, num_tokens: int) -> float:
     def ttft_ms(pipeline: Pipeline) -> float:
         return simulate(pipeline, [User(2, num_tokens)], Random(0)).token_times_ms[0][0]
 
-    split = Pipeline(tuple(costs.ms for costs in model.costs), LOOPBACK_MS, LOOPBACK_MS)
+    stages = tuple(costs.ms for costs in model.costs)
+    first = RowCosts(RowTime(rows, stages[0](1, rows) / 1e3) for rows in TIMED_ROWS)
+    rows = PromptRows(first, len(stages), CHUNK_TOKENS)
+    split = Pipeline(stages, LOOPBACK_MS, LOOPBACK_MS, chunk_tokens=rows.alone(num_tokens))
     return ttft_ms(Pipeline((model.whole_costs.ms,))) / ttft_ms(split)
 
 

@@ -23,6 +23,7 @@ from engine.pipeline.loaded_stage import LoadedStage, load_stage
 from engine.pipeline.placed_stage import PlacedStage, join_chain
 from engine.pipeline.shard_folder import ShardFolder, open_shard_folder
 from engine.pipeline.withheld_tokens import WithheldTokens
+from engine.scheduler.row_costs import RowCosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -267,7 +268,10 @@ class Placements:
             text = await asyncio.to_thread(load_chat_text, folder)
             self._drafts = DraftKeeper(self._draft, self._cpus)
             guessing = self._drafts.guessing(loaded.description, len(placement.stages))
-            self.head = Head(text, placement, stage.server.accept, self._tell_broken, guessing)
+            costs = RowCosts(loaded.description.row_times)
+            self.head = Head(
+                text, placement, stage.server.accept, self._tell_broken, guessing, costs
+            )
             tasks.start(self.head.run_loop())
             tasks.start(self._drafts.run(text, placement))
         for loop in stage.loops():

@@ -144,8 +144,8 @@ class DraftDesk:
         self._has_work.set()
 
     def sent(self, batch: MicroBatch) -> None:
-        """Note that a frame leaves for the chain now."""
-        if self._guessing is None:
+        """Note that a frame leaves for the chain now; prompts in it say nothing of decodes."""
+        if self._guessing is None or any(s.num_logits != s.num_tokens for s in batch.steps):
             return
         self._circuit.sent(batch.batch_id, len(batch.token_ids), time.monotonic())
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from engine.pipeline.reply import Reply
     from engine.sampling.parameters import SamplingParameters
     from engine.scheduler.load import SchedulerLoad
+    from engine.scheduler.row_costs import RowCosts
 
     Submit = Callable[[bytes], Awaitable[None]]
 
@@ -69,6 +70,7 @@ class Head:
         submit: Submit,
         on_broken: Callable[[StageFailed], None] | None = None,
         guessing: Guessing | None = None,
+        row_costs: RowCosts | None = None,
     ) -> None:
         """Begin with no requests.
 
@@ -78,6 +80,7 @@ class Head:
             submit: Hands a frame to the first stage.
             on_broken: Told once, which stage broke the chain.
             guessing: Who guesses how answers go on; None for nobody.
+            row_costs: As the first stage measured them; None where it did not.
         """
         self.epoch = placement.epoch
         self._text = text
@@ -88,7 +91,9 @@ class Head:
         self._wake = asyncio.Event()
         self._desk = DraftDesk(guessing, len(placement.stages), self._wake.set)
         self._scheduler = Scheduler(
-            limits_of(placement, text.vocab_size), placement.epoch, self._desk.speculation
+            limits_of(placement, text.vocab_size, row_costs),
+            placement.epoch,
+            self._desk.speculation,
         )
         self._live: dict[SequenceId, LiveRequest] = {}
         self._by_key: dict[str, LiveRequest | None] = {}  # None while its prompt is made

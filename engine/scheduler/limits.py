@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from engine.errors import UsageError
+from engine.scheduler.row_costs import RowCosts
 
 
 class PrefixReuse(Enum):
@@ -28,13 +29,15 @@ class SchedulerLimits:
             in flight, so that every stage is busy; one stage runs them together.
         max_batches_in_flight: None means as many as stages.
         chunk_tokens: Longest prefill chunk of one sequence in a micro-batch. A chunk of 256 rows
-            is compute-bound on every device, and short enough for decodes to slip in between.
+            is compute-bound on every device. How long it is, ``row_costs`` say.
         max_batch_tokens: Rows of a micro-batch, decodes and chunks together.
         max_chunks_in_flight: Prefill chunks of one sequence that may follow each other down the
             chain. More than 1 shortens the time to first token on two stages or more, and needs
-            a chain that keeps the order of frames.
+            a chain that keeps the order of frames; where nobody decodes, one more may wait.
         vocab_size: Ids below it can be fed; guesses of others are not.
         prefix_reuse: What is kept of ended sequences, in room that nobody needs.
+        row_costs: What a pass costs by its rows. Where nothing was measured, every chunk is as
+            long as it may be.
     """
 
     max_tokens: int
@@ -47,6 +50,7 @@ class SchedulerLimits:
     max_chunks_in_flight: int = 1
     vocab_size: int = 2**31
     prefix_reuse: PrefixReuse = PrefixReuse.NONE
+    row_costs: RowCosts = field(default_factory=RowCosts)
 
     @property
     def batches_in_flight(self) -> int:

@@ -106,6 +106,7 @@ class Sequence:
         arrival: Its number in order of arrival; set by the scheduler.
         num_computed_tokens: Confirmed to be in the caches of every stage.
         num_scheduled_tokens: Those, and what is in a micro-batch now.
+        prefill_start: Tokens that were in the caches when its computing began, or began again.
         reuses_prefix: Whether its caches are shared with other requests, before and after it.
         speculates: Whether it may be guessed how it goes on.
         line: Its tokens, those that are guessed behind those that are committed.
@@ -125,6 +126,7 @@ class Sequence:
         "num_losses",
         "num_prompt_tokens",
         "num_scheduled_tokens",
+        "prefill_start",
         "reuses_prefix",
         "sequence_id",
         "speculates",
@@ -169,6 +171,7 @@ class Sequence:
         self.arrival = 0
         self.num_computed_tokens = 0
         self.num_scheduled_tokens = 0
+        self.prefill_start = 0
         self.num_drafted_tokens = 0
         self.num_accepted_tokens = 0
         self.num_losses = 0
@@ -241,7 +244,7 @@ class Sequence:
 
     def begin_at(self, num_tokens: int) -> None:
         """Note that its first tokens are in the caches already; nothing else was computed."""
-        self.num_computed_tokens = self.num_scheduled_tokens = num_tokens
+        self.num_computed_tokens = self.num_scheduled_tokens = self.prefill_start = num_tokens
 
     def schedule(self, num_tokens: int) -> None:
         """Note that the next tokens went into a micro-batch."""
@@ -290,7 +293,7 @@ class Sequence:
                 f"Sequence {self.sequence_id} can't be rewound to {length}: "
                 f"{self.num_computed_tokens} of its tokens are computed."
             )
-        self.num_computed_tokens = self.num_scheduled_tokens = length
+        self.num_computed_tokens = self.num_scheduled_tokens = self.prefill_start = length
         self.line.drop_guesses()
 
     def is_consistent_with(self, steps: tuple[SequenceStep, ...]) -> bool:

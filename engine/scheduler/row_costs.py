@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 class RowCosts:
     """Cost of a pass relative to that of one row, c(r): 1 for one row, never falling.
 
+    Attributes:
+        one_row_s: Seconds of a pass of one row.
+        is_measured: Whether it is known what further rows cost.
+
     Between measured numbers of rows it is a straight line, behind the last one the last two's goes
     on. Nothing measured means that every row costs as much as the first, the least that favours
     guessing.
@@ -28,6 +32,7 @@ class RowCosts:
                 nothing counts as measured.
         """
         times = sorted(measured, key=attrgetter("rows"))
+        self.is_measured = len(times) > 1 and times[0].rows == 1
         if not times or times[0].rows != 1:
             times = [RowTime(1, 1.0), RowTime(2, 2.0)]
         self.one_row_s = times[0].seconds

@@ -1,7 +1,10 @@
-"""How long a stage takes for a few rows: what guesses cost that are checked beside a token.
+"""How long a stage takes for a few rows, and for more of them where there is time.
 
-On most devices a few rows cost little more than one, up to a number where another kernel begins.
-Which number that is differs with device, precision and model, so it is measured where it counts.
+A few are what guesses cost that are checked beside a token; more are what a chunk of a prompt
+costs. On most devices a few rows cost little more than one, up to a number where another kernel
+begins. Which number that is differs with device, precision and model, so it is measured where it
+counts. On a small device many rows take seconds: they are tried only where they will not, and
+cost as much as the measured ones let expect.
 """
 
 from __future__ import annotations
@@ -21,20 +24,24 @@ if TYPE_CHECKING:
 
 # What tells most comes first: there may not be time for all.
 ROWS = (1, 4, 2, 16, 8, 5, 3)
+WIDE_ROWS = (64, 256)
 _NUM_PASSES = 3  # of each; the first one prepares what the device keeps for the shape
+_NUM_WIDE_PASSES = 2
 _PAST_TOKENS = 32
+_BY_ROWS = attrgetter("rows")
 _SEQUENCE = SequenceId(2**32 - 1)  # no head gives it out
 
 
 def measure_row_times(
     stage: Stage, now_s: Callable[[], float], budget_s: float
 ) -> tuple[RowTime, ...]:
-    """Run passes of one sequence with few rows.
+    """Run passes of one sequence with few rows, then with more.
 
     Args:
         stage: A first one, its caches empty; they are so again afterwards.
         now_s: A clock.
-        budget_s: What was not begun by then is left out.
+        budget_s: What was not begun by then is left out, and wide passes that would not end by
+            then.
 
     Returns:
         Rows and the seconds of their fastest pass, in ascending order; rows that the device
@@ -47,17 +54,29 @@ def measure_row_times(
         for num_rows in ROWS:
             if now_s() - began_s >= budget_s:
                 break
-            measured.append(RowTime(num_rows, _fastest_s(stage, num_rows, now_s)))
+            measured.append(RowTime(num_rows, _fastest_s(stage, num_rows, now_s, _NUM_PASSES)))
+        for num_rows in WIDE_ROWS:
+            left_s = budget_s - (now_s() - began_s)
+            if not measured or _expected_s(measured, num_rows) > left_s:
+                break
+            seconds = _fastest_s(stage, num_rows, now_s, _NUM_WIDE_PASSES)
+            measured.append(RowTime(num_rows, seconds))
     except DaisyError:
         pass  # what it can't run is not sent to it either
     finally:
         stage.release(_SEQUENCE)
-    return tuple(sorted(measured, key=attrgetter("rows")))
+    return tuple(sorted(measured, key=_BY_ROWS))
 
 
-def _fastest_s(stage: Stage, num_rows: int, now_s: Callable[[], float]) -> float:
+def _expected_s(measured: list[RowTime], num_rows: int) -> float:
+    """Return what the passes of a wide number take if all of its rows cost what others did."""
+    widest = max(measured, key=_BY_ROWS)
+    return _NUM_WIDE_PASSES * widest.seconds * num_rows / widest.rows
+
+
+def _fastest_s(stage: Stage, num_rows: int, now_s: Callable[[], float], num_passes: int) -> float:
     times: list[float] = []
-    for _ in range(_NUM_PASSES):
+    for _ in range(num_passes):
         began_s = now_s()
         _run(stage, _PAST_TOKENS, num_rows)
         times.append(now_s() - began_s)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.messages.control import Generate
     from engine.messages.stage_control import LoadShard
     from engine.pipeline.chat_text import ChatText
+    from engine.scheduler.row_costs import RowCosts
     from engine.splitter.analysis import Analysis
 
 LOAD_WITHIN_S = 120.0
@@ -104,7 +105,11 @@ class Ring:
 
     @asynccontextmanager
     async def placed(
-        self, max_sequences: int, context_tokens: int = 512, max_tokens: int | None = None
+        self,
+        max_sequences: int,
+        context_tokens: int = 512,
+        max_tokens: int | None = None,
+        row_costs: RowCosts | None = None,
     ) -> AsyncIterator[Head]:
         """Place the stages; at the end, free what they hold and see that it is all.
 
@@ -112,6 +117,7 @@ class Ring:
             max_sequences: At once.
             context_tokens: Of each.
             max_tokens: Room for all together, if it is to be less than for each of them.
+            row_costs: By which the head cuts prompts; None for chunks as long as may be.
 
         Yields:
             The head.
@@ -124,7 +130,7 @@ class Ring:
             process = self.processes[index]
             server = StageServer(process, index, self._epoch, send_next, self._to_head)
             self.servers.insert(0, server)
-        self.head = Head(self.text, placement, self.servers[0].accept)
+        self.head = Head(self.text, placement, self.servers[0].accept, row_costs=row_costs)
         if max_tokens is not None:
             limits = replace(self.head._scheduler._limits, max_tokens=max_tokens)
             self.head._scheduler = Scheduler(limits, self._epoch)

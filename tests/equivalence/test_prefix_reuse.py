@@ -8,6 +8,7 @@ from typing import NamedTuple
 import openvino as ov
 import pytest
 
+from engine.domain import RowTime
 from engine.errors import StageError
 from engine.messages.control import Generate, TextDelta
 from engine.models.settings import read_settings
@@ -15,6 +16,7 @@ from engine.models.template_files import load_chat_template
 from engine.models.tokenizer import load_tokenizer
 from engine.pipeline.chat_text import ChatText
 from engine.sampling.parameters import SamplingParameters
+from engine.scheduler.row_costs import RowCosts
 from engine.splitter.analysis import analyse
 from tests.equivalence.chain import LONG, Unsplit
 from tests.equivalence.ring import Ring, failure_of, orders_of, prompt_of
@@ -24,6 +26,7 @@ pytestmark = [pytest.mark.embedded, pytest.mark.processes]
 
 NUM_TOKENS = 12
 USERS_TOKENS = 32
+COSTS = RowCosts(RowTime(rows, 0.005 + 0.002 * rows) for rows in (1, 4, 16, 64))
 SYSTEM = (
     "You are a careful librarian in a small town by the sea. You answer in one short sentence, you "
     "never guess, and you always name a book that has to do with what you were asked about."
@@ -106,11 +109,14 @@ def question(what, *turns, **changes):
 
 
 def test_shared_prompts_and_later_turns_give_the_unsplit_models_tokens(running):
-    """One after the other and beside each other, with what is kept, and without."""
+    """One after the other and beside each other, with what is kept, and without.
+
+    Prompts are read in chunks of many sizes, as rows on a slow core cost.
+    """
     ring = running.ring
 
     async def scenario():
-        async with ring.placed(max_sequences=3):
+        async with ring.placed(max_sequences=3, row_costs=COSTS):
             first = question("Why is the sea salty?")
             told = await ring.ask(first)
             assert told.ids == running.expected(first)

@@ -13,8 +13,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from engine.domain import RowTime
 from engine.scheduler.limits import SchedulerLimits
 from engine.scheduler.request import SequenceState
+from engine.scheduler.row_costs import RowCosts
 from engine.scheduler.speculation import Speculation
 from engine.scheduler.token_line import TokenLine
 from reproduction.fixed_draft_length import FixedDraftLength
@@ -28,6 +30,7 @@ from tests.properties.toy_chain import (
 from tests.speculating import Head, always
 
 LENGTHS = (1, 3, 5, 7, 10, 15)
+COSTS = [RowCosts(), RowCosts([RowTime(1, 1.0), RowTime(4, 1.1), RowTime(8, 2.5)])]
 RUNNING = {SequenceState.PREFILL, SequenceState.DECODE}
 
 
@@ -141,6 +144,7 @@ class Speculating(RuleBasedStateMachine):
         max_tokens=st.sampled_from([64, 96, 512]),
         chunk_tokens=st.integers(1, 12),
         max_batch_tokens=st.integers(4, 40),
+        row_costs=st.sampled_from(COSTS),
         rightness=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
         seed=st.integers(0, 99),
     )

@@ -110,6 +110,7 @@ def ask(chat_text, drafter, *, num_stages=1, **changes):
     asyncio.run(scenario())
     assert asker.text == PARIS_TEXT
     assert asker.ids == LINE
+    assert all(num_rows <= 1 + 3 for num_rows, _ in lengths.circuits)  # the prompt tells nothing
     return asker, chain, lengths
 
 

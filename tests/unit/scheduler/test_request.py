@@ -159,6 +159,18 @@ def test_counters_follow_schedule_confirm_and_rewind():
     assert begun.num_tokens == 5
 
 
+def test_it_is_known_where_computing_began():
+    """What others computed is not to be read; after a rewind it begins again."""
+    begun = running()
+    assert begun.prefill_start == 0
+    begun.begin_at(2)
+    begun.schedule(2)
+    begun.confirm(2)
+    assert begun.prefill_start == 2
+    begun.rewind(1)
+    assert begun.prefill_start == 1
+
+
 @pytest.mark.parametrize("length", [-1, 4])
 def test_a_rewind_beyond_what_is_computed_is_a_fault_of_ours(length):
     """By both numbers."""

@@ -23,15 +23,18 @@ def test_cost_of_rows(num_rows, cost):
     assert costs.cost(num_rows) == pytest.approx(cost)
     assert costs.cost(num_rows) == pytest.approx(cost)  # once more, from what it remembers
     assert costs.one_row_s == 0.02
+    assert costs.is_measured
 
 
 @pytest.mark.parametrize("measured", [[], [(2, 0.5)], [(4, 0.1), (8, 0.2)]])
 def test_without_one_row_nothing_is_measured(measured):
     """Then each row costs as much as the first."""
     assert [costs_of(measured).cost(rows) for rows in (1, 2, 9)] == [1, 2, 9]
+    assert not costs_of(measured).is_measured
 
 
 def test_one_row_alone():
     """Its time is known, the rest is as if nothing were."""
     costs = costs_of([(1, 0.25)])
     assert (costs.one_row_s, costs.cost(1), costs.cost(4)) == (0.25, 1, 4)
+    assert not costs.is_measured

@@ -8,7 +8,7 @@ import pytest
 from engine.errors import InferenceError
 from engine.scheduler.row_costs import RowCosts
 from engine.stages.loading import load_stage
-from engine.stages.row_times import ROWS, measure_row_times
+from engine.stages.row_times import ROWS, WIDE_ROWS, measure_row_times
 from tests.unit.stages.running import whole
 
 
@@ -41,7 +41,7 @@ def test_every_number_of_rows_is_timed():
     """In ascending order, by the fastest pass but the first."""
     stage = TimedStage()
     times = measure_row_times(stage, stage.clock, 1e9)
-    assert [time.rows for time in times] == sorted(ROWS)
+    assert [time.rows for time in times] == sorted((*ROWS, *WIDE_ROWS))
     assert all(time.rows <= time.seconds <= time.rows + 0.3 for time in times)
     assert times[0].seconds == pytest.approx(
         ROWS[0] + 0.02
@@ -58,10 +58,20 @@ def test_without_time_what_tells_most_is_timed():
     assert stage.released
 
 
+@pytest.mark.parametrize(("budget_s", "widest"), [(270, 16), (290, 64), (790, 64), (810, 256)])
+def test_many_rows_are_timed_only_where_there_is_time_for_them(budget_s, widest):
+    """They take two passes each, after 151 s for the others and their prompt."""
+    stage = TimedStage()
+    assert measure_row_times(stage, stage.clock, budget_s)[-1].rows == widest
+    assert stage.now_s < budget_s + 5
+
+
 def test_rows_that_a_device_refuses_are_left_out():
     """And those that would come after them."""
     stage = TimedStage(max_rows=32)
     assert len(measure_row_times(stage, stage.clock, 1e9)) == len(ROWS)
+    stage = TimedStage(max_rows=64)
+    assert [time.rows for time in measure_row_times(stage, stage.clock, 1e9)][-1] == 64
     stage = TimedStage(max_rows=1)
     assert measure_row_times(stage, stage.clock, 1e9) == ()
     assert stage.released
@@ -84,6 +94,6 @@ def test_real_stages_are_timed(kind):
     stage = load_stage(whole("llama", kind))
     ticks = count()
     times = measure_row_times(stage, lambda: float(next(ticks)), 1e9)
-    assert [time.rows for time in times] == sorted(ROWS)
+    assert [time.rows for time in times] == sorted((*ROWS, *WIDE_ROWS))
     assert stage.kv_usage().used_blocks == 0
-    assert RowCosts(times).cost(16) == 1  # by a clock that goes on once a look
+    assert RowCosts(times).cost(256) == 1  # by a clock that goes on once a look
