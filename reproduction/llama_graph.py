@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
 if TYPE_CHECKING:
-    from random_weights import IntFormat, QuantisedWeight, WeightFile
+    from numpy.typing import NDArray
+    from random_weights import IntFormat, QuantisedWeight
 
 _MASKED = -65504.0  # the lowest f16: exporters use it so that a cast keeps it finite
 _INT64_MAX = 2**63 - 1
@@ -78,12 +79,26 @@ def _stored(weights: int, number_format: IntFormat, group_size: int) -> int:
     return weights * bits // 8 + weights // group_size * (16 + zero_bits) // 8
 
 
-def build_llama(shape: LlamaShape, weights: WeightFile) -> ov.Model:
-    """Build a model with random weights.
+class Weights(Protocol):
+    """Where a graph's weights come from, asked for in the order in which a token meets them."""
+
+    def quantised(
+        self, shape: tuple[int, ...], number_format: IntFormat, deviation: float
+    ) -> QuantisedWeight:
+        """Return one matrix; see ``WeightFile.quantised``."""
+        ...
+
+    def norm(self, size: int) -> NDArray[np.float32]:
+        """Return the weights of one RMSNorm, f32 ``[size]``."""
+        ...
+
+
+def build_llama(shape: LlamaShape, weights: Weights) -> ov.Model:
+    """Build a model.
 
     Args:
         shape: Its dimensions.
-        weights: Where the weights are put; it must outlive the model.
+        weights: Its weights; what gives them must outlive the model.
 
     Returns:
         Inputs ``input_ids``, ``attention_mask``, ``position_ids`` i64 ``[batch, tokens]`` and
@@ -107,7 +122,7 @@ class _Shared:
 class _Builder:
     """The graph under construction."""
 
-    def __init__(self, shape: LlamaShape, weights: WeightFile) -> None:
+    def __init__(self, shape: LlamaShape, weights: Weights) -> None:
         self._shape = shape
         self._weights = weights
         self._assigns: list[ov.Node] = []
@@ -161,7 +176,8 @@ class _Builder:
     def _table(self, name: str, number_format: IntFormat, deviation: float) -> ov.Node:
         rows, columns = self._shape.vocab_size, self._shape.hidden_size
         quantised = self._weights.quantised((rows, columns), number_format, deviation)
-        return _decompressed(name, quantised, None)
+        is_grouped = len(quantised.values.shape) > len((rows, columns))
+        return _decompressed(name, quantised, (rows, columns) if is_grouped else None)
 
     def _head(self) -> ov.Node:
         shape = self._shape
@@ -199,7 +215,7 @@ class _Builder:
         mean = ops.reduce_mean(squares, _ints(-1), keep_dims=True)
         root = ops.sqrt(ops.add(mean, _floats([[[self._shape.rms_eps]]])))
         normed = ops.multiply(data, ops.divide(_floats([[[1.0]]]), root))
-        weight = np.ones((1, 1, self._shape.hidden_size), np.float32)
+        weight = self._weights.norm(self._shape.hidden_size)[None, None, :]
         return _named(ops.multiply(_floats(weight), normed), name)
 
     def _attention(self, layer: int, normed: ov.Node) -> ov.Node:

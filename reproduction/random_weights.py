@@ -124,6 +124,14 @@ class WeightFile:
         scales = self._scales(math.prod(per_group), deviation / kind.deviation)
         return QuantisedWeight(values, self._constant(scales, per_group, ov.Type.f16), zeros)
 
+    def norm(self, size: int) -> NDArray[np.float32]:
+        """Return the weights of one RMSNorm: ones.
+
+        Args:
+            size: Of the hidden state.
+        """
+        return np.ones(size, np.float32)
+
     def _bits(self, shape: tuple[int, ...], bits: int) -> int:
         """Write random bytes chunk by chunk; return how many."""
         total = math.prod(shape) * bits // 8

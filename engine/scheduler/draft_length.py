@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.scheduler.acceptance import Acceptance
+from engine.scheduler.circuit import MAX_FRAMES
 
 if TYPE_CHECKING:
     from engine.domain import SequenceId
@@ -184,16 +185,19 @@ class DraftLength:
         # A round ends when its frame is back, and not before every group's frame went through
         # the slowest stage.
         round_s = max(circuit_s + length * draft_s, num_groups * stage_s)
-        speed = num_groups * per_frame * _expected_tokens(length, rates) / round_s
-        if length and num_groups == 1 < self._num_stages:
+        num_sequences = num_groups * per_frame
+        speed = num_sequences * _expected_tokens(length, rates) / round_s
+        # As many frames as fill the way round are under way, shared out among the groups.
+        num_frames = min(round(circuit_s / stage_s), MAX_FRAMES) // num_groups
+        if length and num_frames > 1:
             # While the chain holds, a frame's tokens come every ``frame_s``; a miss costs one
             # circuit, and the frame that is in service when it is found out.
             num_rows, rate = length + 1, rates[0]
-            frame_s = max(stage_s, num_rows * draft_s)
+            frame_s = max(num_groups * stage_s, circuit_s / num_frames, num_rows * draft_s)
             mean_run = sum(rate**depth for depth in range(num_rows))  # (1 - a^s) / (1 - a)
             token_s = (1 - rate) * (circuit_s + length * draft_s)
             token_s += frame_s * rate**num_rows / mean_run
-            speed = max(speed, _STREAMING_SHARE / token_s)
+            speed = max(speed, num_sequences * _STREAMING_SHARE / token_s)
         return speed
 
     # ---- bookkeeping ---------------------------------------------------------------------------
