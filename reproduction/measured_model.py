@@ -66,14 +66,14 @@ def prepared(
         source: A preset of ``random_ir``, ``embedded``, or a folder with an IR.
         folder: Where what is made lies, until somebody deletes it.
         cut: The layer before which to cut; None for where both stages take the same time.
-        mode: In which costs are measured: fast or exact. The cut is that of fast mode.
+        mode: In which costs are measured, and so the cut: fast or exact.
     """
     files = _opened(source, folder)
     place = folder / f"{Path(source).name}-shards"
     whole = _split(files, place / "whole", ())
     whole_costs = _costs(whole, place / "whole", mode)[0]
     if cut is None:
-        cut = _measured_cut(files, whole.manifest.model.num_layers, place)
+        cut = _measured_cut(files, whole.manifest.model.num_layers, place, mode)
     split = _split(files, place / f"cut-{cut}", (cut,))
     costs = _costs(split, place / f"cut-{cut}", mode)
     return MeasuredModel(Path(source).name, files.xml, whole, split, costs, whole_costs)
@@ -125,11 +125,11 @@ def _ignore(_: Progress) -> None:
     """Nobody waits for it."""
 
 
-def _measured_cut(files: ModelFiles, num_layers: int, place: Path) -> int:
+def _measured_cut(files: ModelFiles, num_layers: int, place: Path, mode: str) -> int:
     """Cut in the middle, see what each half takes, and say where to cut instead."""
     middle = num_layers // 2
     name = place / f"cut-{middle}"
-    halves = _costs(_split(files, name, (middle,)), name, "fast")
+    halves = _costs(_split(files, name, (middle,)), name, mode)
     return best_cut(num_layers, middle, halves[0].ms(1), halves[1].ms(1))
 
 
