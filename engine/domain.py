@@ -18,6 +18,9 @@ NodeId = NewType("NodeId", str)
 SequenceId = NewType("SequenceId", int)  # u32, given out by the head, never reused in an epoch
 StageKind = Literal["paged", "stateful"]
 ComputeMode = Literal["exact", "fast"]
+# What hidden states are sent in; and what may be asked for, where "auto" leaves it to the mode.
+HiddenPrecision = Literal["f32", "f16", "int8"]
+LinkPrecision = Literal["auto", "f32", "f16", "int8"]
 
 
 class LayerRange(msgspec.Struct, frozen=True, order=True):
@@ -93,15 +96,37 @@ class MicroBatch:
         steps: The sequences, in row order; at least one.
         token_ids: int32 ``[num_tokens]``, all steps' tokens one after the other. They travel to
             every stage, because the last one needs them for penalties and for verifying drafts.
-        hidden_states: float32 or float16, C-contiguous ``[num_tokens, hidden_size]``; None on the
-            way into the first stage.
+        hidden_states: float32, float16 or int8, C-contiguous ``[num_tokens, hidden_size]``; None on
+            the way into the first stage.
+        row_scales: float32 ``[num_tokens]``, what one step of int8 is worth in each row; None
+            where ``hidden_states`` is not int8.
     """
 
     batch_id: int
     epoch: int
     steps: tuple[SequenceStep, ...]
     token_ids: NDArray[np.int32]
-    hidden_states: NDArray[np.float32] | NDArray[np.float16] | None = None
+    hidden_states: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8] | None = None
+    row_scales: NDArray[np.float32] | None = None
+
+    def taking(
+        self, steps: tuple[SequenceStep, ...], rows: NDArray[np.int64] | NDArray[np.bool_]
+    ) -> MicroBatch:
+        """Return a batch of some of the rows, or of some more than once; its arrays are copies.
+
+        Args:
+            steps: Those of the new batch.
+            rows: Which rows, in the order of ``steps``: numbers, or whether each is taken.
+        """
+        hidden, scales = self.hidden_states, self.row_scales
+        return MicroBatch(
+            self.batch_id,
+            self.epoch,
+            steps,
+            self.token_ids[rows],
+            None if hidden is None else hidden[rows],
+            None if scales is None else scales[rows],
+        )
 
     @property
     def num_tokens(self) -> int:

@@ -95,6 +95,7 @@ class Ring:
         outside: Those that have no part, with their reasons.
         links: From each petal to the next, the last one's back to the first; none without a chain.
         model_name: Of what is to run; empty for nothing.
+        has_int8_links: Its hidden states are sent in int8, which changes answers slightly.
         num_layers: Of that model.
         phase: Of the record; "unloaded" where there is none.
         is_plan: The placement is being made: shown dimmed.
@@ -108,6 +109,7 @@ class Ring:
     outside: tuple[PcFacts, ...] = ()
     links: tuple[LinkFacts, ...] = ()
     model_name: str = ""
+    has_int8_links: bool = False
     num_layers: int = 0
     phase: str = "unloaded"
     is_plan: bool = False
@@ -153,6 +155,9 @@ def ring_of(status: PoolStatus) -> Ring:
         outside=tuple(sorted(_outside(pcs.values(), inside), key=_reading)),
         links=links,
         model_name="" if model is None else model.name,
+        has_int8_links=record is not None
+        and record.wish is not None
+        and record.wish.link_precision == "int8",
         num_layers=0 if model is None else model.num_layers,
         phase=phase,
         is_plan=phase in BUSY_PHASES,

@@ -230,6 +230,8 @@ class PoolWords:
             measured: Tokens a second of the newest answer; None before one.
         """
         parts = [in_words(self._wording, ring.reason)] if ring.reason else []
+        if ring.has_int8_links:
+            parts.append(self.text("int8_links"))
         if ring.forecast is not None:
             rate = number_text(ring.forecast)
             if measured is None:

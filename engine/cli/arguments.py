@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
 import engine
 from engine.config import (
@@ -13,10 +14,15 @@ from engine.config import (
     MAX_DEFAULT_CONTEXT_TOKENS,
     data_folder,
 )
+from engine.domain import LinkPrecision
 from engine.errors import UsageError
+from engine.messages.hidden_states import hidden_precision
 from engine.messages.limits import MAX_SEQUENCES
 from engine.messages.pool_control import LoadModel
 from engine.models.shown_path import shown_path
+
+if TYPE_CHECKING:
+    from engine.domain import ComputeMode
 
 _SAMPLING_OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("temperature", float, "0 is greedy (the default)"),
@@ -31,8 +37,9 @@ _SAMPLING_OPTIONS: tuple[tuple[str, type, str], ...] = (
 
 _ANSWERED_BY = (
     "The pool answers, where a node of Daisy runs on this PC. Options that say which model is to "
-    "answer or how (--model, --stages, --cuts, --kind, --exact, --context, --threads, --port, "
-    "--draft) make a chain on this PC alone instead, as does a PC without a node."
+    "answer or how (--model, --stages, --cuts, --kind, --exact, --link-precision, --context, "
+    "--threads, --port, --draft) make a chain on this PC alone instead, as does a PC without a "
+    "node."
 )
 
 
@@ -212,6 +219,12 @@ def _add_division(command: argparse.ArgumentParser) -> None:
 def _add_how(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kind", choices=["paged", "stateful"], help="how stages run")
     command.add_argument("--exact", action="store_true", help="f32 everywhere: reference tokens")
+    command.add_argument(
+        "--link-precision",
+        choices=get_args(LinkPrecision),
+        help="of what goes from PC to PC; auto, where left out, is f32 with --exact and else f16; "
+        "int8, for slow links, takes a quarter of the bytes of f32, and answers differ slightly",
+    )
 
 
 def _add_chain(command: argparse.ArgumentParser) -> None:
@@ -254,7 +267,7 @@ def wants_own_chain(given: argparse.Namespace) -> bool:
         given: Parsed options of ``ask`` or ``chat``.
     """
     chain = (given.model, given.stages, given.cuts, given.kind, given.context, given.threads)
-    chosen = (*chain, given.draft)
+    chosen = (*chain, given.draft, given.link_precision)
     return any(option is not None for option in chosen) or given.exact or given.port != 0
 
 
@@ -265,7 +278,8 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         given: Parsed options of ``load``.
 
     Raises:
-        UsageError: The context or the number of users makes no sense, or the model is a pattern.
+        UsageError: The context or the number of users makes no sense, exact mode is to send less
+            than f32, or the model is a pattern.
     """
     if given.context is not None and given.context < 2:
         raise UsageError(f"--context is {given.context}; it must be 2 or more.")
@@ -273,6 +287,7 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         raise UsageError(f"--users is {given.users}; it must be 1 or more.")
     if given.users > MAX_SEQUENCES:
         raise UsageError(f"--users is {given.users}; it must be at most {MAX_SEQUENCES}.")
+    mode, links = compute_choices(given)
     refuse_pattern(given.model)
     # The node may have been started anywhere.
     source = None if given.model is None else shown_path(Path(given.model).absolute())
@@ -281,9 +296,25 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         context_tokens=given.context,
         max_sequences=given.users,
         kind=given.kind,
-        mode="exact" if given.exact else "fast",
+        mode=mode,
         is_private=given.private,
+        link_precision=links,
     )
+
+
+def compute_choices(given: argparse.Namespace) -> tuple[ComputeMode, LinkPrecision]:
+    """Return the mode of a model's stages, and what they send their hidden states in.
+
+    Args:
+        given: Parsed options.
+
+    Raises:
+        UsageError: The two do not go together.
+    """
+    mode: ComputeMode = "exact" if given.exact else "fast"
+    links: LinkPrecision = given.link_precision or "auto"
+    hidden_precision(mode, links)
+    return mode, links
 
 
 def refuse_pattern(source: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.cli.arguments import compute_choices
 from engine.cli.local_pool import PoolOptions
 from engine.cli.preparation import Division
 from engine.config import DEFAULT_CONTEXT_TOKENS, MAX_DEFAULT_CONTEXT_TOKENS
@@ -64,7 +65,8 @@ def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:
         folder: The shards; they know the model's context.
 
     Raises:
-        UsageError: The context or a number of threads makes no sense.
+        UsageError: The context or a number of threads makes no sense, or exact mode is to send
+            less than f32.
     """
     longest = folder.manifest.model.context_length
     context = given.context
@@ -78,9 +80,11 @@ def pool_options(given: argparse.Namespace, folder: ShardFolder) -> PoolOptions:
     highest = 65536 - len(folder.manifest.shards)  # each node takes the next port
     if not 0 <= given.port <= highest:
         raise UsageError(f"--port is {given.port}; it must be from 0 to {highest}.")
+    mode, links = compute_choices(given)
     return PoolOptions(
         kind=given.kind,
-        mode="exact" if given.exact else "fast",
+        mode=mode,
+        link_precision=links,
         context_tokens=context,
         num_threads=given.threads,
         base_port=given.port,

@@ -13,7 +13,7 @@ from engine.cli.amounts import duration
 from engine.cli.arguments import data_dir, load_request
 from engine.cli.load_view import LoadView
 from engine.cli.own_node import ask_status, open_own_node
-from engine.cli.plan_table import plan_lines, stage_lines
+from engine.cli.plan_table import INT8_LINKS, plan_lines, stage_lines
 from engine.cli.shown_text import printable
 from engine.cli.wish_watch import LoadWatch, Outcome, UnloadWatch, model_name, trouble_of
 from engine.errors import DaisyError, RemoteProtocolError, RequestError, rebuilt
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from engine.cli.output import Output
-    from engine.messages.deployment import PlanLine, Trouble
+    from engine.messages.deployment import Deployment, PlanLine, Trouble
     from engine.messages.message import Message
     from engine.transport.link import Link
 
@@ -175,7 +175,7 @@ class _Shown:
         if is_recorded and record is not None:
             if record.plan and record.plan != self._plan:
                 self._plan = record.plan
-                self._tell_plan(model_name(record), record.reason)
+                self._tell_plan(record)
             if record.trouble not in {None, self._trouble} and record.phase != "failed":
                 self._trouble = record.trouble
                 self._output.say(f"{printable(record.trouble.what)} The pool tries again.")
@@ -200,9 +200,11 @@ class _Shown:
             self.again()
             self._output.keep_drawn()
 
-    def _tell_plan(self, model: str | None, reason: str) -> None:
-        why = printable(reason) or "no place was found for it."
-        self._output.say(f"{printable(model or 'The model')}: {why}")
+    def _tell_plan(self, record: Deployment) -> None:
+        why = printable(record.reason) or "no place was found for it."
+        self._output.say(f"{printable(model_name(record) or 'The model')}: {why}")
+        if record.wish is not None and record.wish.link_precision == "int8":
+            self._output.say(f"  {INT8_LINKS}")
         for line in plan_lines(self._plan):
             self._output.say(f"  {line}")
 

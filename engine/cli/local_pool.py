@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from engine.cli.founder import Founder
-    from engine.domain import ComputeMode, NodeId, StageDescription, StageKind
+    from engine.domain import ComputeMode, LinkPrecision, NodeId, StageDescription, StageKind
     from engine.pipeline.shard_folder import ShardFolder
     from engine.transport.control_port import ControlConnection
 
@@ -42,6 +42,7 @@ class PoolOptions:
     Attributes:
         kind: Paged or stateful; None for paged where every shard can be.
         mode: Exact or fast.
+        link_precision: Of the hidden states between the stages.
         context_tokens: Of one sequence.
         max_sequences: At once.
         num_threads: Of each stage; None lets the device decide.
@@ -52,6 +53,7 @@ class PoolOptions:
 
     kind: StageKind | None = None
     mode: ComputeMode = "fast"
+    link_precision: LinkPrecision = "auto"
     context_tokens: int
     max_sequences: int = 1
     num_threads: int | None = None
@@ -235,6 +237,7 @@ def _placement(folder: ShardFolder, options: PoolOptions, nodes: Sequence[LocalN
                 layers=shard.layers,
                 kind=kind,
                 mode=options.mode,
+                link_precision=options.link_precision,
                 num_threads=options.num_threads,
             )
             for index, (node, shard) in enumerate(zip(nodes, shards, strict=True))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 NONE = "-"
 _HEADER = ("PC", "role", "layers", "may give", "needs", "why")
 _SHORT_ID = 6
+# What a person is told of a placement that gives other tokens than its mode alone would.
+INT8_LINKS = "int8 between PCs: answers differ slightly"
 
 
 def short(node_id: NodeId) -> str:
@@ -69,4 +71,7 @@ def stage_lines(record: Deployment) -> list[str]:
         )
         for number, stage in enumerate(record.stages)
     ]
-    return table(rows)
+    lines = table(rows)
+    if record.wish is not None and record.wish.link_precision == "int8":
+        lines.append(f"  {INT8_LINKS}")
+    return lines

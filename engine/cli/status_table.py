@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.amounts import duration, memory
 from engine.cli.load_view import LoadView
-from engine.cli.plan_table import NONE, short
+from engine.cli.plan_table import INT8_LINKS, NONE, short
 from engine.cli.shown_text import printable, table
 from engine.messages.pool_control import DeploymentReport
 
@@ -66,6 +66,8 @@ def _model_lines(status: PoolStatus) -> list[str]:
     how = f"{wish.context_tokens} tokens, {wish.max_sequences} at once, {wish.kind}, {wish.mode}"
     if wish.is_private:
         how += f", private to {_called(status, wish.asked_on)}"
+    if wish.link_precision == "int8":
+        how += f", {INT8_LINKS}"
     lines = [f"Model: {printable(wish.model.name)} {_PHASES.get(record.phase, record.phase)}"]
     lines[0] += f" ({how})"
     if record.phase != "ready":

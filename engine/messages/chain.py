@@ -6,6 +6,7 @@ from engine.domain import (
     ComputeMode,
     KeptPrefix,
     LayerRange,
+    LinkPrecision,
     NodeId,
     SequenceId,
     StageDescription,
@@ -28,6 +29,7 @@ class StagePlace(Message, frozen=True):
     kind: StageKind = "paged"
     mode: ComputeMode = "fast"
     num_threads: int | None = None  # None: the device decides
+    link_precision: LinkPrecision = "auto"  # of the hidden states it sends
 
 
 class Placement(Message, frozen=True):

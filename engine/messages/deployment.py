@@ -9,7 +9,14 @@ from typing import Literal
 
 import msgspec
 
-from engine.domain import ComputeMode, LayerRange, ModelDescription, NodeId, StageKind
+from engine.domain import (
+    ComputeMode,
+    LayerRange,
+    LinkPrecision,
+    ModelDescription,
+    NodeId,
+    StageKind,
+)
 from engine.messages.pool import Term
 
 # What the pool is doing about a wish, in order; "failed" waits for the pool to change.
@@ -33,6 +40,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         mode: Of every stage.
         is_private: The first and the last stage stay on that node's PC, so that no other sees
             the text.
+        link_precision: What every stage sends its hidden states in.
     """
 
     wish_id: str
@@ -44,6 +52,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kind: StageKind = "paged"
     mode: ComputeMode = "fast"
     is_private: bool = False
+    link_precision: LinkPrecision = "auto"
 
 
 class StageShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

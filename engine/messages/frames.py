@@ -12,7 +12,7 @@ forward it without decoding it:
     8       4     batch_id      as the head counted it          of the batch answered
     12      4     epoch         of the placement                of the batch answered
     16      2     num_entries   steps, 1 or more                rows, 0 or more
-    18      1     dtype         0 none, 1 float32, 2 float16    0
+    18      1     dtype         0 none, 1 f32, 2 f16, 3 int8     0
     19      1     reserved      0                               0
     20      4     num_tokens    rows of the batch, 1 or more    ids, over all rows
     24      4     hidden_size   values a row; 0 if dtype is 0   0
@@ -22,7 +22,9 @@ forward it without decoding it:
                                 past_len, num_tokens,           first_position, count
                                 num_logits                      (all u32)
     then          token ids     int32 [num_tokens]              int32 [num_tokens]
-    then          padding       zeros, to a multiple of 64      none; the frame ends here
+    then          row scales    float32 [num_tokens]            none; the frame ends here
+                                (where dtype is 3)
+    then          padding       zeros, to a multiple of 64
                                 (where dtype is not 0)
     then          hidden        [num_tokens, hidden_size],
                                 row-major
@@ -34,7 +36,7 @@ the arrays are views of the frame. Knows no socket and no control message.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -45,6 +47,7 @@ from engine.messages.limits import (
     MAX_FRAME_BYTES,
     MAX_HIDDEN_SIZE,
     MAX_POSITION,
+    MAX_ROW_SCALE,
     MAX_STEPS,
     MAX_TOKENS_PER_FRAME,
 )
@@ -62,7 +65,9 @@ _HEADER = struct.Struct("<2sBBHHIIHBBIII")
 _STEP = struct.Struct("<IIII")
 _ROW = struct.Struct("<III")
 _TOKEN_DTYPE = np.dtype("<i4")
-_DTYPE_OF_CODE: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f2")}
+_SCALE_DTYPE = np.dtype("<f4")
+_INT8 = 3
+_DTYPE_OF_CODE = {n: np.dtype(kind) for n, kind in ((1, "<f4"), (2, "<f2"), (_INT8, "i1"))}
 _CODE_OF_DTYPE = {dtype: code for code, dtype in _DTYPE_OF_CODE.items()}
 _FEW_IDS = 64
 _BATCH_TYPES = {int(t): t for t in (MessageType.MICRO_BATCH, MessageType.SAMPLED_TOKENS)}
@@ -112,8 +117,9 @@ def encode_micro_batch(batch: MicroBatch, compute_us: int = 0) -> bytes:
     """Lay a micro-batch out as one frame; the arrays are copied once.
 
     Args:
-        batch: ``token_ids`` int32 ``[num_tokens]``; ``hidden_states`` None, or float32 or float16
-            ``[num_tokens, hidden_size]``. An array that is not C-contiguous is copied twice.
+        batch: ``token_ids`` int32 ``[num_tokens]``; ``hidden_states`` None, or float32, float16
+            or int8 ``[num_tokens, hidden_size]``, the last with ``row_scales`` float32
+            ``[num_tokens]``. An array that is not C-contiguous is copied twice.
         compute_us: Microseconds computed so far, this stage included, 0 to 2**32 - 1.
 
     Raises:
@@ -124,9 +130,9 @@ def encode_micro_batch(batch: MicroBatch, compute_us: int = 0) -> bytes:
         raise LocalProtocolError(
             f"Token ids are {ids.dtype} with {ids.ndim} axes; they must be int32 with one."
         )
-    dtype, hidden_size = (0, 0) if hidden is None else _hidden_kind(hidden)
+    dtype, hidden_size = _hidden_kind(batch)
     _check_counts(len(steps), len(ids), hidden_size, LocalProtocolError)
-    ids_end, start, total = _micro_batch_extent(len(steps), len(ids), dtype, hidden_size)
+    table_end, start, total = _micro_batch_extent(len(steps), len(ids), dtype, hidden_size)
     _check_total(total, LocalProtocolError)
     header = (batch.batch_id, batch.epoch, len(steps), dtype, 0, len(ids), hidden_size, compute_us)
     parts: list[bytes | memoryview] = [_pack_header(MessageType.MICRO_BATCH, *header)]
@@ -139,7 +145,10 @@ def encode_micro_batch(batch: MicroBatch, compute_us: int = 0) -> bytes:
     if hidden is not None:
         if len(hidden) != len(ids):
             raise LocalProtocolError(f"{len(hidden)} rows of hidden states for {len(ids)} tokens.")
-        parts += [_PADDING[start - ids_end], np.ascontiguousarray(hidden).data]
+        if batch.row_scales is not None:
+            _check_scales(batch.row_scales, LocalProtocolError)
+            parts.append(np.ascontiguousarray(batch.row_scales).data)
+        parts += [_PADDING[start - table_end], np.ascontiguousarray(hidden).data]
     return b"".join(parts)
 
 
@@ -150,35 +159,40 @@ def decode_micro_batch(frame: memoryview) -> MicroBatch:
         frame: A whole frame whose prefix has been checked, as a read-only view of bytes.
 
     Returns:
-        ``token_ids`` int32 ``[num_tokens]`` and ``hidden_states`` float32 or float16
-        ``[num_tokens, hidden_size]``, or None.
+        ``token_ids`` int32 ``[num_tokens]``; ``hidden_states`` float32, float16 or int8
+        ``[num_tokens, hidden_size]``, or None; ``row_scales`` float32 ``[num_tokens]`` beside int8.
 
     Raises:
         RemoteProtocolError: The frame breaks a rule of the layout.
     """
     head = _unpack_header(frame)
     num_steps, num_tokens, hidden_size = head.num_entries, head.num_tokens, head.hidden_size
-    if head.dtype not in {0, 1, 2}:
-        raise RemoteProtocolError(f"A micro-batch has dtype {head.dtype}; 0, 1 and 2 are known.")
+    if head.dtype > _INT8:
+        raise RemoteProtocolError(f"A micro-batch has dtype {head.dtype}; 0 to {_INT8} are known.")
     if (head.dtype == 0) != (hidden_size == 0):
         raise RemoteProtocolError(
             f"A micro-batch has dtype {head.dtype} with hidden size {hidden_size}."
         )
     _check_counts(num_steps, num_tokens, hidden_size, RemoteProtocolError)
-    ids_end, start, total = _micro_batch_extent(num_steps, num_tokens, head.dtype, hidden_size)
+    end, start, total = _micro_batch_extent(num_steps, num_tokens, head.dtype, hidden_size)
     _check_length(frame, total)
-    table = _STEP.iter_unpack(frame[_HEADER.size : _HEADER.size + num_steps * _STEP.size])
+    ids_start = _HEADER.size + num_steps * _STEP.size
+    table = _STEP.iter_unpack(frame[_HEADER.size : ids_start])
     steps = tuple(SequenceStep(SequenceId(row[0]), *row[1:]) for row in table)
     _check_steps(steps, num_tokens, RemoteProtocolError)
-    ids = np.frombuffer(frame, _TOKEN_DTYPE, num_tokens, ids_end - 4 * num_tokens)
+    ids = np.frombuffer(frame, _TOKEN_DTYPE, num_tokens, ids_start)
     _check_token_ids(ids, RemoteProtocolError)
     if head.dtype == 0:
         return MicroBatch(head.batch_id, head.epoch, steps, ids)
-    if any(frame[ids_end:start]):
+    if any(frame[end:start]):
         raise RemoteProtocolError("A micro-batch has padding that is not zero.")
+    scales = None
+    if head.dtype == _INT8:
+        scales = np.frombuffer(frame, _SCALE_DTYPE, num_tokens, ids_start + 4 * num_tokens)
+        _check_scales(scales, RemoteProtocolError)
     hidden = np.frombuffer(frame, _DTYPE_OF_CODE[head.dtype], num_tokens * hidden_size, start)
     hidden = hidden.reshape(num_tokens, hidden_size)
-    return MicroBatch(head.batch_id, head.epoch, steps, ids, hidden)
+    return MicroBatch(head.batch_id, head.epoch, steps, ids, hidden, scales)
 
 
 def encode_sampled_tokens(tokens: SampledTokens, compute_us: int = 0) -> bytes:
@@ -282,17 +296,25 @@ def _unpack_header(frame: memoryview) -> _DataHeader:
     return head
 
 
-def _hidden_kind(hidden: NDArray[np.generic]) -> tuple[int, int]:
-    """Return the dtype's code and the values of a row.
+def _hidden_kind(batch: MicroBatch) -> tuple[int, int]:
+    """Return the dtype's code and the values of a row; 0 and 0 where there are none.
 
     Raises:
-        LocalProtocolError: The dtype has no code, or the shape is not two-dimensional.
+        LocalProtocolError: The dtype has no code, or the shapes are not those of rows.
     """
-    code = _CODE_OF_DTYPE.get(hidden.dtype)
+    hidden, scales = batch.hidden_states, batch.row_scales
+    code = 0 if hidden is None else _CODE_OF_DTYPE.get(hidden.dtype)
+    if (scales is not None) != (code == _INT8) or (
+        scales is not None
+        and (scales.dtype != _SCALE_DTYPE or scales.shape != (len(batch.token_ids),))
+    ):
+        raise LocalProtocolError("Hidden states have one float32 scale a row if they are int8.")
+    if hidden is None:
+        return 0, 0
     if code is None or hidden.ndim != 2 or hidden.shape[1] == 0:
         raise LocalProtocolError(
-            f"Hidden states are {hidden.dtype} {list(hidden.shape)}; they must be float32 or "
-            f"float16 with two axes."
+            f"Hidden states are {hidden.dtype} {list(hidden.shape)}; they must be float32, "
+            f"float16 or int8 with two axes."
         )
     return code, hidden.shape[1]
 
@@ -300,12 +322,14 @@ def _hidden_kind(hidden: NDArray[np.generic]) -> tuple[int, int]:
 def _micro_batch_extent(
     num_steps: int, num_tokens: int, dtype: int, hidden_size: int
 ) -> tuple[int, int, int]:
-    """Return where the token ids end, where the hidden states begin, and the frame's length."""
-    ids_end = _HEADER.size + num_steps * _STEP.size + 4 * num_tokens
+    """Return where the numbers of steps and rows end, where hidden states begin, and the length."""
+    end = _HEADER.size + num_steps * _STEP.size + 4 * num_tokens
     if dtype == 0:
-        return ids_end, ids_end, ids_end
-    start = -(-ids_end // HIDDEN_ALIGNMENT) * HIDDEN_ALIGNMENT
-    return ids_end, start, start + num_tokens * hidden_size * _DTYPE_OF_CODE[dtype].itemsize
+        return end, end, end
+    if dtype == _INT8:
+        end += _SCALE_DTYPE.itemsize * num_tokens
+    start = -(-end // HIDDEN_ALIGNMENT) * HIDDEN_ALIGNMENT
+    return end, start, start + num_tokens * hidden_size * _DTYPE_OF_CODE[dtype].itemsize
 
 
 def _check_counts(num_steps: int, num_tokens: int, hidden_size: int, fault: _Fault) -> None:
@@ -371,3 +395,9 @@ def _check_token_ids(ids: NDArray[np.int32], fault: _Fault) -> None:
     lowest = min(ids.tolist()) if len(ids) <= _FEW_IDS else ids.min()
     if lowest < 0:
         raise fault(f"Token id {lowest} is negative.")
+
+
+def _check_scales(scales: NDArray[np.float32], fault: _Fault) -> None:
+    # A NaN is neither.
+    if not (scales.min() > 0 and scales.max() <= MAX_ROW_SCALE):
+        raise fault(f"A row's scale is not between 0 and {MAX_ROW_SCALE:g}.")

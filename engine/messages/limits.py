@@ -25,6 +25,9 @@ MAX_TOKENS_PER_FRAME = 8192
 # The widest published model has 18,432 (PaLM 540B); this leaves a factor of 3.
 MAX_HIDDEN_SIZE = 65_536
 
+# Of a row of int8: times 128, the most an int8 says, it is still a float32.
+MAX_ROW_SCALE = 2.0**120
+
 # Positions and token ids are int32 in every graph.
 MAX_POSITION = 2**31 - 1
 MAX_TOKEN_ID = 2**31 - 1

@@ -5,7 +5,7 @@ What a coordinator orders carries a ``Stamp``, and no node obeys one that its fe
 
 from __future__ import annotations
 
-from engine.domain import ComputeMode, LayerRange, StageKind
+from engine.domain import ComputeMode, LayerRange, LinkPrecision, StageKind
 from engine.messages.deployment import Deployment, NodeProgress, Trouble, Wish
 from engine.messages.message import Message
 from engine.messages.pool import Stamp
@@ -32,6 +32,7 @@ class LoadModel(Message, frozen=True):
     kind: StageKind | None = None  # None: paged where every layer can be
     mode: ComputeMode = "fast"
     is_private: bool = False  # the first and the last stage stay on this PC
+    link_precision: LinkPrecision = "auto"  # of hidden states; "auto" leaves it to the mode
 
 
 class UnloadModel(Message, frozen=True):

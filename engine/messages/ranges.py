@@ -14,8 +14,10 @@ import msgspec
 
 from engine.domain import LayerRange
 from engine.errors import UsageError
+from engine.messages.chain import StagePlace
 from engine.messages.control import Generate, NodeHeartbeat
 from engine.messages.deployment import Wish
+from engine.messages.hidden_states import hidden_precision
 from engine.messages.limits import (
     MAX_ADDRESS_LENGTH,
     MAX_CHUNKS,
@@ -170,6 +172,11 @@ def _check_struct(value: msgspec.Struct) -> None:
         _check_digest("name", value.name)
     if isinstance(value, LayerRange) and value.start >= value.stop:
         raise ValueError(f"the layers {value.start} to {value.stop} are none")
+    if isinstance(value, Wish | StagePlace):
+        try:
+            hidden_precision(value.mode, value.link_precision)
+        except UsageError as exc:
+            raise ValueError(exc.what) from exc
     if isinstance(value, SamplingParameters):
         try:
             value.checked()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from engine.domain import ComputeMode, KVUsage, LayerRange, StageDescription, StageKind
+from engine.domain import (
+    ComputeMode,
+    HiddenPrecision,
+    KVUsage,
+    LayerRange,
+    StageDescription,
+    StageKind,
+)
 from engine.messages.message import Message
 
 
@@ -34,6 +41,7 @@ class LoadShard(Message, frozen=True):
     golden: GoldenStep | None
     max_sequences: int = 1  # at once; each may leave one KV block partly empty
     precision: str | None = None  # fast mode: instead of the device's own choice
+    hidden_precision: HiddenPrecision = "f32"  # of what goes to the next stage, where it fits
 
 
 class ShardLoaded(Message, frozen=True):

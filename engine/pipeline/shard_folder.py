@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelNotFoundError, ShardCorruptError, UnsupportedModelError
+from engine.messages.hidden_states import hidden_precision
 from engine.messages.stage_control import GoldenStep, LoadShard
 from engine.models.shown_path import shown_path
 from engine.splitter.manifest import (
@@ -58,6 +59,7 @@ class ShardFolder:
         Raises:
             ShardCorruptError: There is no shard with those layers, or its files have other sizes.
             UnsupportedModelError: The shard can't be paged and that was asked for.
+            UsageError: Exact mode was asked for with hidden states that are not.
         """
         shard = next((s for s in self.manifest.shards if s.layers == place.layers), None)
         if shard is None:
@@ -95,6 +97,7 @@ class ShardFolder:
             sliding_window=shard.sliding_window,
             cache_dir=None,
             golden=self._golden(place),
+            hidden_precision=hidden_precision(place.mode, place.link_precision),
         )
 
     def verify(self, layers: LayerRange) -> None:

@@ -318,6 +318,7 @@ class Coordination:
                     layers=share.layers,
                     kind=wish.kind,
                     mode=wish.mode,
+                    link_precision=wish.link_precision,
                 )
                 for index, share in enumerate(record.stages)
             ),

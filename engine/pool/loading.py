@@ -184,6 +184,7 @@ class Loading:
             kind=asked.kind or ("paged" if kept.can_be_paged else "stateful"),
             mode=asked.mode,
             is_private=asked.is_private,
+            link_precision=asked.link_precision,
         )
 
 

@@ -51,12 +51,4 @@ def widened(batch: MicroBatch) -> Widened:
         for s in batch.steps
     )
     doubled = np.repeat(np.arange(len(rows)), repeats)
-    hidden = batch.hidden_states
-    wide = MicroBatch(
-        batch.batch_id,
-        batch.epoch,
-        steps,
-        batch.token_ids[doubled],
-        None if hidden is None else hidden[doubled],
-    )
-    return Widened(wide, rows)
+    return Widened(batch.taking(steps, doubled), rows)

@@ -44,8 +44,12 @@ def load_stage(request: LoadShard) -> Stage:
         changes["golden_error"] = _golden_error(stage, request.golden)
         if request.is_first:
             changes["row_times"] = measure_row_times(stage, time.perf_counter, ROW_TIMES_BUDGET_S)
+    notes = stage.description.notes
     if isinstance(stage, StatefulStage) and stage.cuts_states:
-        changes["notes"] = (*stage.description.notes, "rewinds cut the states")
+        notes = (*notes, "rewinds cut the states")
+    if request.hidden_precision == "int8" and not request.is_last:
+        notes = (*notes, "hidden states are sent in int8: answers differ slightly")
+    changes["notes"] = notes
     stage.description = msgspec.structs.replace(stage.description, **changes)
     return stage
 

@@ -15,6 +15,7 @@ import openvino as ov
 
 from engine.domain import StageDescription
 from engine.errors import CompileError, InferenceError, KVCacheFullError
+from engine.messages.hidden_states import widened_rows
 from engine.stages.batch_arrays import check_batch, check_finite
 from engine.stages.blocks import KVBlocks
 from engine.stages.compilation import compile_shard, last_line, read_shard
@@ -99,8 +100,9 @@ class NpuStage:
 
     def _run_step(self, batch: MicroBatch, step: SequenceStep) -> NDArray[np.float32]:
         tokens: NDArray[Any] = batch.token_ids
-        if batch.hidden_states is not None and not self.description.is_first:
-            tokens = batch.hidden_states
+        hidden = widened_rows(batch)
+        if hidden is not None and not self.description.is_first:
+            tokens = hidden
         parts, done = [], 0
         while done < step.num_tokens:
             past_len = step.past_len + done

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import openvino as ov
 
+from engine.messages.hidden_states import widen_into
 from engine.stages.batch_arrays import positions
 from engine.stages.paged_graph import ROWS_INPUT
 
@@ -64,7 +65,7 @@ class PagedInputs:
         if "input_ids" in arrays:
             arrays["input_ids"][:] = batch.token_ids
         if "inputs_embeds" in arrays:
-            arrays["inputs_embeds"][:] = batch.hidden_states
+            widen_into(batch, arrays["inputs_embeds"])
         if "position_ids" in arrays:
             arrays["position_ids"][:] = positions(steps)
         if num_rows:

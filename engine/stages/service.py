@@ -17,6 +17,7 @@ from engine.messages.codec import (
     peek_batch,
 )
 from engine.messages.control import ErrorReport
+from engine.messages.hidden_states import narrowed
 from engine.messages.stage_control import (
     KVUsageReport,
     LoadShard,
@@ -29,7 +30,7 @@ from engine.stages.step_door import StepDoor, empty_row, without
 from engine.stages.token_history import TokenHistory
 
 if TYPE_CHECKING:
-    from engine.domain import SampledRow, SequenceId
+    from engine.domain import HiddenPrecision, SampledRow, SequenceId
     from engine.stages.process import FramePipe
     from engine.stages.stage import Stage
 
@@ -40,13 +41,15 @@ _MAX_U32 = 2**32 - 1
 class StageService:
     """A loaded stage and, on the last one, the tokens it draws from."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, precision: HiddenPrecision = "f32") -> None:
         """Take a stage that is ready.
 
         Args:
             stage: Only this object calls it from now on.
+            precision: What its hidden states are sent in, where they fit.
         """
         self._stage = stage
+        self._precision = precision
         self._history = TokenHistory()
         self._door = StepDoor(knows_draws=stage.description.is_last)
 
@@ -102,7 +105,8 @@ class StageService:
             compute_us = min(computed_before_us + own_us, _MAX_U32)
             if not self._stage.description.is_last:
                 self._door.advance(kept.steps, ())
-                answer = MicroBatch(kept.batch_id, kept.epoch, kept.steps, kept.token_ids, rows)
+                sent = narrowed(rows, self._precision)
+                answer = MicroBatch(kept.batch_id, kept.epoch, kept.steps, kept.token_ids, *sent)
                 return encode_micro_batch(answer, compute_us)
             drawn = self._history.draw(kept, rows)
             self._door.advance(kept.steps, drawn)
@@ -160,7 +164,7 @@ def _load(pipe: FramePipe) -> StageService | None:
         )
     stage = load_stage(request)
     pipe.write(encode_control(ShardLoaded(description=stage.description)))
-    return StageService(stage)
+    return StageService(stage, request.hidden_precision)
 
 
 def _answer_next(service: StageService, pipe: FramePipe) -> bool:

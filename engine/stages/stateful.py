@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from engine.errors import InferenceError, KVCacheFullError
+from engine.messages.hidden_states import widened_rows
 from engine.stages.batch_arrays import check_batch, check_finite
 from engine.stages.compilation import last_line
 from engine.stages.sequence_cache import SequenceCache
@@ -183,8 +184,9 @@ class StatefulStage:
     def _run_steps(self, batch: MicroBatch, plans: Sequence[_Plan]) -> NDArray[np.float32]:
         name = "input_ids"
         tokens: NDArray[Any] = batch.token_ids
-        if batch.hidden_states is not None and not self.description.is_first:
-            name, tokens = "inputs_embeds", batch.hidden_states
+        hidden = widened_rows(batch)
+        if hidden is not None and not self.description.is_first:
+            name, tokens = "inputs_embeds", hidden
         parts: list[NDArray[np.float32]] = []
         first = 0
         for step, cuts, _ in plans:

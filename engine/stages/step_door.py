@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from engine.domain import MicroBatch, SampledRow
+from engine.domain import SampledRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from engine.domain import SequenceId, SequenceStep
+    from engine.domain import MicroBatch, SequenceId, SequenceStep
 
 
 class _Front(NamedTuple):
@@ -128,14 +128,7 @@ def without(batch: MicroBatch, dropped: Collection[SequenceId]) -> MicroBatch | 
         return None
     lengths = [step.num_tokens for step in batch.steps]
     is_kept = np.repeat([step.sequence_id not in dropped for step in batch.steps], lengths)
-    hidden = batch.hidden_states
-    return MicroBatch(
-        batch.batch_id,
-        batch.epoch,
-        steps,
-        batch.token_ids[is_kept],
-        None if hidden is None else hidden[is_kept],
-    )
+    return batch.taking(steps, is_kept)
 
 
 def empty_row(step: SequenceStep) -> SampledRow:

@@ -9,7 +9,7 @@ from app.pool.page import PoolPage
 from app.pool.petal_button import PetalButton
 from engine.domain import NodeId
 from engine.messages.control import Finished
-from tests.app.pools import DESK, LAPTOP, OLD, loaded, node, pool, three_pcs
+from tests.app.pools import DESK, LAPTOP, OLD, loaded, node, pool, three_pcs, wish
 from tests.app.rooms import surroundings
 
 
@@ -153,6 +153,14 @@ def test_the_forecast_stands_beside_what_was_measured(page, shared):
     shared.answering.finished.emit("r", finished)
 
     assert "measured 10.0 (+11 %)" in page._plan.text()
+
+
+def test_links_that_change_answers_are_labelled(page, shared):
+    status = three_pcs()
+    assert "int8" not in page._plan.text()
+    narrow = replace(status.deployment, wish=wish(link_precision="int8"))
+    shared.status.changed.emit(replace(status, deployment=narrow))
+    assert "Sent in int8 between PCs: answers differ slightly." in page._plan.text()
 
 
 def test_a_plan_and_an_empty_pool_say_what_comes_next(page, shared):

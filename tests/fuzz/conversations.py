@@ -172,6 +172,9 @@ def rounds():
     hidden = np.ones((2, 8), np.float16)
     step = (SequenceStep(SequenceId(3), 5, 2, 1),)
     batches = [MicroBatch(number, 7, step, np.zeros(2, np.int32), hidden) for number in range(1, 4)]
+    steps = np.ones((2, 8), np.int8)
+    scales = np.ones(2, np.float32)
+    batches.append(MicroBatch(4, 7, step, np.zeros(2, np.int32), steps, scales))
     return [encode_micro_batch(batch) for batch in batches]
 
 

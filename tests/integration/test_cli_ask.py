@@ -19,6 +19,7 @@ from tests.integration.daisy import (
     C_LOCALE,
     command,
     daisy,
+    daisy_here,
     family,
     interrupt,
     started,
@@ -153,3 +154,24 @@ def test_a_reader_that_leaves_ends_everything_without_a_word(data_dir):
     assert b"Traceback" not in err
     assert b"Exception" not in err
     assert status == 141  # as a shell says it of SIGPIPE
+
+
+@pytest.mark.parametrize("links", ["f16", "int8"])
+def test_a_chain_answers_with_fewer_bytes_between_its_stages_and_says_what_that_changes(
+    links, data_dir
+):
+    words = ("ask", FRANCE, "--stages", 3, "--link-precision", links, "--max-tokens", 16, "--json")
+    ended = daisy(*words, data=data_dir)
+    assert ended.status == 0, ended.err
+    assert "Paris" in ended.text
+    notes = [note for e in ended.events if e["event"] == "stage" for note in e["notes"]]
+    assert any("answers differ slightly" in note for note in notes) == (links == "int8")
+
+
+def test_exact_mode_with_fewer_bytes_between_stages_is_refused_before_anything_runs(
+    data_dir, capfd
+):
+    words = ("ask", FRANCE, "--exact", "--link-precision", "int8")
+    refused = daisy_here(*words, data=data_dir, capfd=capfd)
+    assert refused.status == 2
+    assert "Exact mode sends hidden states in f32" in refused.err

@@ -94,15 +94,16 @@ class End:
         return link
 
 
-def placement(folder, *nodes: NodeId) -> Placement:
+def placement(folder, *nodes: NodeId, mode="exact", links="auto") -> Placement:
     stages = tuple(
         StagePlace(
             node_id=node,
             address="wss://127.0.0.1:1",
             stage_index=index,
             layers=shard.layers,
-            mode="exact",
+            mode=mode,
             num_threads=1,
+            link_precision=links,
         )
         for index, (node, shard) in enumerate(zip(nodes, folder.manifest.shards, strict=True))
     )
@@ -179,6 +180,24 @@ def test_s24_the_others_compute_the_same_answer_and_see_no_token_of_it(data_dir)
     assert all(np.abs(batch.hidden_states).max() > 0 for batch in batches)
 
 
+@pytest.mark.parametrize(("links", "dtype"), [("auto", np.float16), ("int8", np.int8)])
+def test_s24_hidden_states_in_fewer_bytes_go_round_as_well(data_dir, links, dtype):
+    parts = shards(None, Division(num_stages=3), data_dir)
+
+    async def scenario():
+        placed = placement(parts, HOME, AWAY, HOME, mode="fast", links=links)
+        async with running(placed, parts, HOME, AWAY) as (network, home):
+            notes = [stage.loaded.description.notes for stage in home.stages]
+            return await answered(home), notes, [decode(f) for n in network.links for f in n.seen]
+
+    ids, notes, seen = asyncio.run(scenario())
+    assert len(ids) == NUM_TOKENS
+    batches = [each for each in seen if isinstance(each, MicroBatch)]
+    assert len(batches) >= 2 * NUM_TOKENS, "to the PC in between and back"
+    assert {batch.hidden_states.dtype for batch in batches} == {np.dtype(dtype)}
+    assert [any("int8" in note for note in of) for of in notes] == [links == "int8", False]
+
+
 def loaded_pids(home: Placements) -> list[int]:
     return [stage.loaded.process.pid for stage in home.stages]
 
@@ -222,7 +241,7 @@ def cap_for_private(model) -> int:
 def test_daisy_load_private_over_two_pcs(tmp_path, embedded):
     described = asyncio.run(describe_in_process(describe_order(embedded), lambda _: None))
     cap = str(cap_for_private(described.model))
-    options = ("--context", CONTEXT, "--users", 1, "--exact")
+    options = ("--context", CONTEXT, "--users", 1, "--exact", "--link-precision", "f32")
     ask = (PROMPT, "--max-tokens", NUM_TOKENS, "--ignore-eos")
     with local_network(2) as network:
         pool = start_pool(network.hosts, tmp_path, lambda i: () if i else ("--memory", cap))
@@ -235,6 +254,7 @@ def test_daisy_load_private_over_two_pcs(tmp_path, embedded):
             line = next(one for one in record["plan"] if one["node_id"] == home.node_id)
             assert line["last_layers"] is not None
             assert record["wish"]["is_private"]
+            assert record["wish"]["link_precision"] == "f32"
             private = [pool.ask(node, *ask).finish() for node in pool.nodes]
             assert private[0] == private[1]
             assert len(private[0]) == NUM_TOKENS

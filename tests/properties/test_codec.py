@@ -65,14 +65,17 @@ def micro_batches(draw: st.DrawFn) -> MicroBatch:
     )
     total = sum(counts)
     tokens = np.array(draw(st.lists(TOKEN_ID, min_size=total, max_size=total)), np.int32)
-    dtype = draw(st.sampled_from([None, np.float32, np.float16]))
-    hidden = None
+    dtype = draw(st.sampled_from([None, np.float32, np.float16, np.int8]))
+    hidden = scales = None
     if dtype is not None:
         width = draw(st.integers(1, 70))
         bits = draw(st.binary(min_size=64, max_size=64))
         values = np.resize(np.frombuffer(bits, dtype), (total, width))
         hidden = np.ascontiguousarray(values)
-    return MicroBatch(draw(U32), draw(U32), steps, tokens, hidden)
+    if dtype is np.int8:
+        scale = st.floats(0, 2.0**120, exclude_min=True, width=32)
+        scales = np.array(draw(st.lists(scale, min_size=total, max_size=total)), np.float32)
+    return MicroBatch(draw(U32), draw(U32), steps, tokens, hidden, scales)
 
 
 @st.composite
@@ -101,6 +104,9 @@ def test_a_micro_batch_comes_back_bit_for_bit(batch: MicroBatch, compute_us: int
         assert got.hidden_states.dtype == batch.hidden_states.dtype
         assert got.hidden_states.shape == batch.hidden_states.shape
         assert got.hidden_states.tobytes() == batch.hidden_states.tobytes()
+    assert (got.row_scales is None) == (batch.row_scales is None)
+    if batch.row_scales is not None:
+        assert got.row_scales.tobytes() == batch.row_scales.tobytes()
     head = peek_batch(frame)
     assert head.compute_us == compute_us
     assert (head.num_entries, head.num_tokens) == (len(batch.steps), batch.num_tokens)

@@ -10,6 +10,7 @@ from engine.cli.arguments import (
     data_dir,
     load_request,
     sampling_fields,
+    wants_own_chain,
 )
 from engine.cli.chain_options import division, draft_word, pool_options
 from engine.cli.preparation import Division
@@ -167,6 +168,25 @@ def test_options_are_obeyed(folder):
     options = pool_options(parse("ask", "x", "--kind", "stateful", *words), folder)
     assert (options.context_tokens, options.mode, options.kind) == (256, "exact", "stateful")
     assert (options.num_threads, options.base_port) == (2, 4000)
+    assert options.link_precision == "auto"
+    narrow = pool_options(parse("ask", "x", "--link-precision", "int8"), folder)
+    assert (narrow.mode, narrow.link_precision) == ("fast", "int8")
+
+
+@pytest.mark.parametrize("narrow", ["f16", "int8"])
+def test_exact_mode_with_hidden_states_that_are_not_is_refused(folder, narrow):
+    """Equal tokens are what it is for; the pool and a chain of the command's own say the same."""
+    words = ["--exact", "--link-precision", narrow]
+    with pytest.raises(UsageError, match=f"{narrow} was asked for"):
+        pool_options(parse("ask", "x", *words), folder)
+    with pytest.raises(UsageError, match=f"{narrow} was asked for"):
+        load_request(parse("load", "m", *words))
+    assert pool_options(parse("ask", "x", "--exact", "--link-precision", "f32"), folder)
+
+
+def test_what_goes_between_pcs_is_for_a_chain_of_its_own_to_follow():
+    assert wants_own_chain(parse("ask", "x", "--link-precision", "int8"))
+    assert not wants_own_chain(parse("ask", "x"))
 
 
 @pytest.mark.parametrize(

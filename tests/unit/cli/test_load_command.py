@@ -114,7 +114,10 @@ def test_the_node_is_asked_as_the_options_say(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     words = ["load", "models/tiny", "--context", "256", "--users", "3", "--exact"]
     heard = run(
-        load_command, tmp_path / "data", [*words, "--kind", "stateful"], telling(*WHOLE_LOAD)
+        load_command,
+        tmp_path / "data",
+        [*words, "--kind", "stateful", "--link-precision", "f32"],
+        telling(*WHOLE_LOAD),
     )
     assert heard == [
         AskPoolStatus(),
@@ -124,8 +127,17 @@ def test_the_node_is_asked_as_the_options_say(tmp_path, monkeypatch, capfd):
             max_sequences=3,
             kind="stateful",
             mode="exact",
+            link_precision="f32",
         ),
     ]
+
+
+def test_a_plan_whose_links_change_answers_is_labelled(tmp_path, capfd):
+    narrow = replace(wish(), link_precision="int8")
+    script = telling(*(report(record(phase, wish=narrow)) for phase in ("planning", "ready")))
+    run(load_command, tmp_path, ["load", "--link-precision", "int8"], script)
+    err = capfd.readouterr().err
+    assert err.count("  int8 between PCs: answers differ slightly") == 2, "the plan and the end"
 
 
 def test_without_a_model_the_embedded_one_is_asked_for(tmp_path, capfd):

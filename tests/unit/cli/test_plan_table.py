@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from engine.cli.plan_table import plan_lines, stage_lines
-from tests.unit.cli.records import PLAN, record
+from tests.unit.cli.records import PLAN, record, wish
 
 
 def test_every_pc_has_a_line_with_its_share_or_what_would_help():
@@ -48,3 +48,8 @@ def test_who_runs_what_in_the_order_of_the_chain():
         "  Kitchen  layers 0..1  takes the questions",
         "  Study    layers 2..3",
     ]
+
+
+def test_links_that_change_answers_are_labelled():
+    narrow = record("ready", wish=replace(wish(), link_precision="int8"))
+    assert stage_lines(narrow)[-1] == "  int8 between PCs: answers differ slightly"

@@ -17,6 +17,7 @@ from tests.unit.cli.records import (
     pool_status,
     progress,
     record,
+    wish,
 )
 
 
@@ -67,6 +68,14 @@ def model_lines(deployment, *steps):
 def test_a_model_that_runs_is_one_line():
     assert model_lines(record("ready")) == [
         "Model: Small is ready (512 tokens, 1 at once, paged, fast)"
+    ]
+
+
+def test_links_that_change_answers_are_labelled():
+    narrow = record("ready", wish=replace(wish(), link_precision="int8"))
+    assert model_lines(narrow) == [
+        "Model: Small is ready (512 tokens, 1 at once, paged, fast, "
+        "int8 between PCs: answers differ slightly)"
     ]
 
 

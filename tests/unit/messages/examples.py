@@ -530,6 +530,12 @@ MICRO_BATCH = MicroBatch(
     hidden_states=np.array([[1.0, -2.0], [0.5, 0.0], [3.0, 4.0]], np.float32),
 )
 
+INT8_BATCH = MicroBatch(
+    *(MICRO_BATCH.batch_id, MICRO_BATCH.epoch, MICRO_BATCH.steps, MICRO_BATCH.token_ids),
+    hidden_states=np.array([[64, -127], [127, 0], [95, 127]], np.int8),
+    row_scales=np.array([1 / 64, 1 / 256, 1 / 32], np.float32),
+)
+
 SAMPLED_TOKENS = SampledTokens(
     batch_id=41,
     epoch=3,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,13 +29,18 @@ from tests.unit.messages.examples import (
     CHUNK_LIST,
     COMPUTE_US,
     CONTROL,
+    INT8_BATCH,
     MICRO_BATCH,
     SAMPLED_TOKENS,
 )
 
+if TYPE_CHECKING:
+    from engine.domain import MicroBatch
+
 CHECKOUT = Path(__file__).parents[3]
 DOCUMENT = CHECKOUT / "docs" / "protocol.md"
 VECTORS = CHECKOUT / "tests" / "vectors" / "wire"
+INT8_NAME = "micro_batch_int8"  # a second example of the message: another layout of its rows
 
 SIMPLE_TYPES = {
     msgspec.inspect.IntType: "integer",
@@ -65,6 +71,7 @@ LIMITS: dict[str, tuple[float, str]] = {
         "rows of a micro-batch, ids of sampled tokens",
     ),
     "MAX_HIDDEN_SIZE": (limits.MAX_HIDDEN_SIZE, "values of a row"),
+    "MAX_ROW_SCALE": (limits.MAX_ROW_SCALE, "of a row of int8; times 128 it is still a float32"),
     "MAX_POSITION": (
         limits.MAX_POSITION,
         "`past_len + num_tokens`, `first_position + count`",
@@ -290,7 +297,13 @@ def control_text(number: MessageType) -> str:
     return explained.text()
 
 
-def data_text(number: MessageType, frame: bytes, entry: str, columns: tuple[str, ...]) -> str:
+def data_text(
+    number: MessageType,
+    frame: bytes,
+    entry: str,
+    columns: tuple[str, ...],
+    batch: MicroBatch = MICRO_BATCH,
+) -> str:
     """Explain a data frame's bytes."""
     explained = Explained(number, frame)
     explained.take_number("batch_id")
@@ -307,9 +320,11 @@ def data_text(number: MessageType, frame: bytes, entry: str, columns: tuple[str,
     for _ in range(num_tokens):
         explained.take_number("token id")
     if dtype:
-        size = {1: 4, 2: 2}[dtype]
+        size = {1: 4, 2: 2, 3: 1}[dtype]
+        for scale in () if batch.row_scales is None else batch.row_scales:
+            explained.take(4, f"row scale {scale}")
         explained.take(-explained.position % frames.HIDDEN_ALIGNMENT, "padding")
-        for row in MICRO_BATCH.hidden_states:
+        for row in batch.hidden_states:
             explained.take(size * hidden_size, f"hidden states {row.tolist()}")
     return explained.text()
 
@@ -326,25 +341,27 @@ def chunk_text(number: MessageType, frame: bytes, data: memoryview) -> str:
     return explained.text()
 
 
-def golden_texts() -> dict[MessageType, str]:
-    """Render the golden bytes of every message."""
-    texts = {number: control_text(number) for number in CONTROL}
-    texts[MessageType.MICRO_BATCH] = data_text(
-        MessageType.MICRO_BATCH,
-        encode_micro_batch(MICRO_BATCH, COMPUTE_US),
-        "step",
-        ("sequence_id", "past_len", "num_tokens", "num_logits"),
-    )
-    texts[MessageType.SAMPLED_TOKENS] = data_text(
+def golden_texts() -> dict[str, str]:
+    """Render the golden bytes of every message, by the name of their file."""
+    texts = {number.name.lower(): control_text(number) for number in CONTROL}
+    for name, batch in (("micro_batch", MICRO_BATCH), (INT8_NAME, INT8_BATCH)):
+        texts[name] = data_text(
+            MessageType.MICRO_BATCH,
+            encode_micro_batch(batch, COMPUTE_US),
+            "step",
+            ("sequence_id", "past_len", "num_tokens", "num_logits"),
+            batch,
+        )
+    texts["sampled_tokens"] = data_text(
         MessageType.SAMPLED_TOKENS,
         encode_sampled_tokens(SAMPLED_TOKENS, COMPUTE_US),
         "row",
         ("sequence_id", "first_position", "count"),
     )
     chunk = encode_chunk(CHUNK.name, CHUNK.index, CHUNK.piece, CHUNK.data)
-    texts[MessageType.CHUNK] = chunk_text(MessageType.CHUNK, chunk, CHUNK.data)
+    texts["chunk"] = chunk_text(MessageType.CHUNK, chunk, CHUNK.data)
     chunk_list = encode_chunk_list(CHUNK_LIST.name, CHUNK_LIST.data)
-    texts[MessageType.CHUNK_LIST] = chunk_text(MessageType.CHUNK_LIST, chunk_list, CHUNK_LIST.data)
+    texts["chunk_list"] = chunk_text(MessageType.CHUNK_LIST, chunk_list, CHUNK_LIST.data)
     return texts
 
 
@@ -355,8 +372,8 @@ def write_all() -> None:
         before, _, after = marked(name).sub("\0", document).partition("\0")
         document = f"{before}{render()}{after}"
     DOCUMENT.write_text(document, encoding="utf-8")
-    for number, text in golden_texts().items():
-        (VECTORS / f"{number.name.lower()}.txt").write_text(text, encoding="utf-8")
+    for name, text in golden_texts().items():
+        (VECTORS / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,14 @@ from engine.messages.control import CONTROL_TYPES, Generate, Goodbye, MessageTyp
 from engine.messages.limits import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 from engine.messages.message import Message
 from engine.sampling.parameters import SamplingParameters
-from tests.unit.messages.examples import CHUNK, COMPUTE_US, CONTROL, MICRO_BATCH, SAMPLED_TOKENS
+from tests.unit.messages.examples import (
+    CHUNK,
+    COMPUTE_US,
+    CONTROL,
+    INT8_BATCH,
+    MICRO_BATCH,
+    SAMPLED_TOKENS,
+)
 
 
 def frame_of(number: int, body: bytes = b"", *, version: int = 1) -> bytes:
@@ -257,6 +264,16 @@ def test_f16_and_no_hidden_states_come_back_as_such() -> None:
     assert decode(encode_micro_batch(bare)).hidden_states is None
 
 
+def test_int8_comes_back_with_the_scale_of_each_row() -> None:
+    got = decode(INT8_FRAME)
+    assert (got.hidden_states.dtype, got.row_scales.dtype) == (np.int8, np.float32)
+    np.testing.assert_array_equal(got.hidden_states, INT8_BATCH.hidden_states)
+    np.testing.assert_array_equal(got.row_scales, INT8_BATCH.row_scales)
+    assert encode_micro_batch(got) == INT8_FRAME
+    start = np.frombuffer(INT8_FRAME, np.uint8).ctypes.data
+    assert (got.hidden_states.ctypes.data - start) % 64 == 0
+
+
 def test_an_array_in_any_order_of_memory_is_sent_right() -> None:
     wide = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4))
     ids = np.arange(6, dtype=np.int32)[::2]
@@ -314,6 +331,7 @@ def patched(frame: bytes, offset: int, value: int, size: int = 4) -> bytes:
 
 
 FRAME = encode_micro_batch(MICRO_BATCH)
+INT8_FRAME = encode_micro_batch(INT8_BATCH)
 SAMPLED = encode_sampled_tokens(SAMPLED_TOKENS)
 
 
@@ -322,7 +340,15 @@ SAMPLED = encode_sampled_tokens(SAMPLED_TOKENS)
     [
         (patched(FRAME, 16, 0, 2), "0 steps"),
         (patched(FRAME, 16, 1025, 2), "1025 steps"),
-        (patched(FRAME, 18, 3, 1), "dtype 3"),
+        (patched(FRAME, 18, 4, 1), "dtype 4"),
+        (patched(FRAME, 18, 3, 1), "has 152 bytes; by its header it must have 134"),
+        (patched(INT8_FRAME, 18, 1, 1), "by its header"),
+        (INT8_FRAME[:-1], "by its header"),
+        (patched(INT8_FRAME, 76, 0), "scale"),
+        (patched(INT8_FRAME, 80, 0x7FC00000), "scale"),
+        (patched(INT8_FRAME, 80, 0x7F800000), "scale"),
+        (patched(INT8_FRAME, 84, 0x80000001), "scale"),
+        (patched(INT8_FRAME, 88, 1), "padding"),
         (patched(FRAME, 18, 0, 1), "dtype 0 with hidden size 2"),
         (patched(FRAME, 18, 2, 1), "has 152 bytes; by its header"),
         (patched(FRAME, 19, 1, 1), "Byte 19"),
@@ -366,11 +392,13 @@ def batch_with(**changes: object) -> MicroBatch:
         "steps": MICRO_BATCH.steps,
         "token_ids": MICRO_BATCH.token_ids,
         "hidden_states": MICRO_BATCH.hidden_states,
+        "row_scales": None,
     }
     return MicroBatch(**(fields | changes))
 
 
 STEP = MICRO_BATCH.steps[0]
+INT8 = {"hidden_states": INT8_BATCH.hidden_states, "row_scales": np.ones(3, np.float32)}
 
 
 @pytest.mark.parametrize(
@@ -386,6 +414,13 @@ STEP = MICRO_BATCH.steps[0]
         ({"hidden_states": np.zeros((3, 0), np.float32)}, r"\[3, 0\]"),
         ({"hidden_states": np.zeros((2, 2), np.float32)}, "2 rows of hidden states for 3"),
         ({"hidden_states": np.zeros((3, 65537), np.float32)}, "hidden size 65537"),
+        ({"hidden_states": np.zeros((3, 2), np.int8)}, "one float32 scale a row"),
+        ({"row_scales": np.ones(3, np.float32)}, "one float32 scale a row"),
+        (INT8 | {"row_scales": np.ones(2, np.float32)}, "one float32 scale a row"),
+        (INT8 | {"row_scales": np.ones((3, 1), np.float32)}, "one float32 scale a row"),
+        (INT8 | {"row_scales": np.ones(3)}, "one float32 scale a row"),
+        (INT8 | {"row_scales": np.zeros(3, np.float32)}, "between 0 and"),
+        (INT8 | {"hidden_states": None}, "one float32 scale a row"),
         ({"batch_id": 2**32}, "header is out of range"),
         ({"epoch": -1}, "header is out of range"),
         ({"steps": ()}, "0 steps"),

@@ -23,14 +23,19 @@ from tests.unit.messages.examples import (
     CHUNK_LIST,
     COMPUTE_US,
     CONTROL,
+    INT8_BATCH,
     MICRO_BATCH,
     SAMPLED_TOKENS,
 )
-from tests.unit.messages.rendering import DOCUMENT, PARTS, VECTORS, marked
+from tests.unit.messages.rendering import DOCUMENT, INT8_NAME, PARTS, VECTORS, marked
 
 
 def golden(number: MessageType) -> bytes:
-    lines = (VECTORS / f"{number.name.lower()}.txt").read_text(encoding="utf-8").splitlines()
+    return golden_named(number.name.lower())
+
+
+def golden_named(name: str) -> bytes:
+    lines = (VECTORS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     return bytes.fromhex(" ".join(line.partition("#")[0] for line in lines))
 
 
@@ -49,7 +54,7 @@ def test_every_number_is_named_in_the_document() -> None:
 
 def test_there_are_golden_bytes_of_every_message_and_of_nothing_else() -> None:
     names = {path.stem for path in VECTORS.glob("*.txt")}
-    assert names == {number.name.lower() for number in MessageType}
+    assert names == {INT8_NAME, *(number.name.lower() for number in MessageType)}
 
 
 @pytest.mark.parametrize("number", CONTROL_TYPES, ids=lambda n: n.name)
@@ -64,6 +69,10 @@ def test_the_data_frames_have_their_golden_bytes() -> None:
     assert decode(micro_batch).steps == MICRO_BATCH.steps
     np.testing.assert_array_equal(decode(micro_batch).hidden_states, MICRO_BATCH.hidden_states)
     assert peek_batch(micro_batch).compute_us == COMPUTE_US
+    int8 = golden_named(INT8_NAME)
+    assert encode_micro_batch(INT8_BATCH, COMPUTE_US) == int8
+    np.testing.assert_array_equal(decode(int8).hidden_states, INT8_BATCH.hidden_states)
+    np.testing.assert_array_equal(decode(int8).row_scales, INT8_BATCH.row_scales)
     sampled = golden(MessageType.SAMPLED_TOKENS)
     assert encode_sampled_tokens(SAMPLED_TOKENS, COMPUTE_US) == sampled
     assert decode(sampled) == SAMPLED_TOKENS

@@ -22,6 +22,10 @@ BEAT = CONTROL[MessageType.NODE_HEARTBEAT].heartbeat
 REPORT = CONTROL[MessageType.NODE_REPORTED].report
 
 
+PLACEMENT = CONTROL[MessageType.PLACEMENT]
+WISH = CONTROL[MessageType.MAKE_WISH]
+
+
 def received(number, message):
     """Decode what another program might send: no check of ours on its way out."""
     return decode(PREFIX.pack(MAGIC, 1, 0, number, 0) + msgspec.msgpack.encode(message))
@@ -191,3 +195,20 @@ def test_a_record_of_such_a_term_is_not_believed(kind):
     changed = msgspec.structs.replace(record, term=term)
     with pytest.raises(RemoteProtocolError, match="counter"):
         decode(encode_control(msgspec.structs.replace(message, deployment=changed)))
+
+
+@pytest.mark.parametrize("narrow", ["f16", "int8"])
+def test_exact_mode_with_hidden_states_that_are_not_is_neither_sent_nor_taken(narrow):
+    """Neither a wish nor a placement: it would not give the unsplit model's tokens."""
+    changes = {"mode": "exact", "link_precision": narrow}
+    wish = msgspec.structs.replace(WISH, wish=msgspec.structs.replace(WISH.wish, **changes))
+    stages = tuple(msgspec.structs.replace(place, **changes) for place in PLACEMENT.stages)
+    placement = msgspec.structs.replace(PLACEMENT, stages=stages)
+    for number, message in (
+        (MessageType.MAKE_WISH, wish),
+        (MessageType.PLACEMENT, placement),
+    ):
+        with pytest.raises(LocalProtocolError, match="Exact mode"):
+            encode_control(message)
+        with pytest.raises(RemoteProtocolError, match="Exact mode"):
+            received(number, message)

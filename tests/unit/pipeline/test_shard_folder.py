@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.domain import LayerRange
-from engine.errors import ModelNotFoundError, ShardCorruptError, UnsupportedModelError
+from engine.errors import ModelNotFoundError, ShardCorruptError, UnsupportedModelError, UsageError
 from engine.messages.codec import decode, encode_control
 from engine.pipeline.shard_folder import (
     MAX_EXACT_ERROR,
@@ -85,6 +85,14 @@ def test_a_stage_is_told_all_it_needs(shared, layers):
     assert (request.kind, request.mode) == ("stateful", "exact")
     assert (request.max_tokens, request.max_sequences) == (300, 3)
     assert request.sliding_window == 24
+    assert request.hidden_precision == "f32"
+
+
+def test_a_stage_is_told_what_to_send_its_hidden_states_in(shared):
+    assert order(shared, RANGES[0]).hidden_precision == "f16"
+    assert order(shared, RANGES[0], link_precision="int8").hidden_precision == "int8"
+    with pytest.raises(UsageError, match="Exact mode"):
+        order(shared, RANGES[0], mode="exact", link_precision="int8")
 
 
 def test_golden_vectors_are_those_at_the_shards_ends(shared):

@@ -33,6 +33,17 @@ def test_no_token_leaves_and_nothing_else_changes():
     assert (after.steps, peek_batch(away)) == (before.steps, peek_batch(frame()))
 
 
+def test_int8_comes_round_with_the_scale_of_each_row():
+    steps = (SequenceStep(SequenceId(3), 5, 2, 1),)
+    rows = np.arange(16, dtype=np.int8).reshape(2, 8)
+    scales = np.array([0.5, 2.0], np.float32)
+    batch = MicroBatch(1, EPOCH, steps, np.array([7, 8], np.int32), rows, scales)
+    withheld = WithheldTokens(EPOCH)
+    away = withheld.withhold(encode_micro_batch(batch))
+    np.testing.assert_array_equal(decode(away).row_scales, scales)
+    assert withheld.restore(away) == encode_micro_batch(batch)
+
+
 def test_a_batch_that_comes_round_is_the_one_that_left():
     withheld = WithheldTokens(EPOCH)
     frames = [frame(n, [n, n + 1]) for n in range(1, 4)]

@@ -1,5 +1,7 @@
 """What a stage refuses, and that a refusal changes nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import openvino as ov
 import pytest
@@ -91,6 +93,16 @@ def test_half_precision_hidden_states_are_taken(middle, kind):
     assert narrow.dtype == np.float32
     assert narrow.flags.c_contiguous
     assert np.array_equal(narrow, wide)
+
+
+@KINDS
+def test_int8_hidden_states_are_taken_by_the_scale_of_their_row(middle, kind):
+    stage = load_middle(middle, kind)
+    steps = np.random.default_rng(0).integers(-127, 128, (5, 64)).astype(np.int8)
+    scales = np.array([0.001, 0.01, 0.02, 0.03, 0.1], np.float32)
+    wanted = batch((1, 0, [1] * 5, 0), hidden=steps * scales[:, None])
+    narrow = replace(batch((2, 0, [1] * 5, 0), hidden=steps), row_scales=scales)
+    assert np.array_equal(stage.run(narrow).copy(), stage.run(wanted))
 
 
 @KINDS

@@ -1,5 +1,7 @@
 """What a stage process answers, with a real stage behind it."""
 
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import openvino as ov
@@ -10,6 +12,7 @@ from engine.errors import RemoteProtocolError
 from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
 from engine.messages.codec import Unknown, decode, peek_batch
 from engine.messages.control import Ping
+from engine.messages.hidden_states import widened_rows
 from engine.messages.stage_control import KVUsageReport, ReportKVUsage
 from engine.sampling.parameters import SamplingParameters
 from engine.splitter.analysis import analyse
@@ -57,13 +60,18 @@ def test_a_batch_without_logits_is_answered_without_rows(service):
     assert decode(service.answer(batch((1, 0, PROMPTS[0], 0)))).rows == ()
 
 
-def test_another_stage_answers_the_same_batch_with_its_hidden_states(tmp_path):
+@pytest.fixture(scope="module")
+def first_request(tmp_path_factory):
+    """To load the first two layers."""
     analysis = analyse(ov.Core(), MODELS / "llama" / "openvino_model.xml")
     layers = LayerRange(0, 2)
-    xml = tmp_path / "s.xml"
+    xml = tmp_path_factory.mktemp("first") / "s.xml"
     ov.save_model(cut_shard(analysis, layers).model, xml, compress_to_fp16=False)
-    request = whole("llama", "paged", xml_path=str(xml), layers=layers, is_last=False)
-    service = StageService(load_stage(request))
+    return whole("llama", "paged", xml_path=str(xml), layers=layers, is_last=False)
+
+
+def test_another_stage_answers_the_same_batch_with_its_hidden_states(first_request):
+    service = StageService(load_stage(first_request))
     service.answer(opening(1))
     work = batch((1, 0, PROMPTS[0], 1))
     answer = decode(service.answer(work))
@@ -71,6 +79,47 @@ def test_another_stage_answers_the_same_batch_with_its_hidden_states(tmp_path):
     assert answer.token_ids.tolist() == PROMPTS[0]
     assert answer.hidden_states.shape == (5, 64)
     assert np.isfinite(answer.hidden_states).all()
+    assert answer.hidden_states.dtype == np.float32
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("f16", np.float16), ("int8", np.int8)])
+def test_hidden_states_go_in_the_form_that_was_asked_for(first_request, precision, dtype):
+    stage = load_stage(msgspec.structs.replace(first_request, hidden_precision=precision))
+    is_labelled = any("answers differ slightly" in note for note in stage.description.notes)
+    assert is_labelled == (precision == "int8"), "f16 does what fast mode does anyway"
+    service = StageService(stage, precision)
+    service.answer(opening(1))
+    work = batch((1, 0, PROMPTS[0], 1))
+    sent = decode(service.answer(work))
+    assert sent.hidden_states.dtype == dtype
+    exact = stage.run(batch((2, 0, PROMPTS[0], 1)))
+    largest = np.abs(exact).max(axis=1, keepdims=True)
+    assert (np.abs(widened_rows(sent) - exact) <= largest / 250).all()
+
+
+@pytest.mark.parametrize("outlier", [70_000.0, -1e6])
+def test_hidden_states_with_an_outlier_go_as_f32(outlier):
+    """Such models are there: their residual stream passes what f16 holds, and must arrive whole."""
+    rows = np.full((2, 8), 0.1, np.float32)
+    rows[1, 3] = outlier
+    service = StageService(Fixed(rows), "f16")
+    sent = decode(service.answer(batch((1, 0, [5, 6], 0)))).hidden_states
+    assert sent.dtype == np.float32
+    np.testing.assert_array_equal(sent, rows)
+    rows[1, 3] = 0
+    assert decode(service.answer(batch((1, 2, [7, 8], 0)))).hidden_states.dtype == np.float16
+
+
+class Fixed:
+    """A first stage whose output is chosen: no small model has such outliers."""
+
+    description = SimpleNamespace(is_last=False)
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def run(self, _batch):
+        return self._rows
 
 
 def test_a_failed_batch_is_told_and_the_next_one_runs(service):
