@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 PURE_CORE = "pure core"  # how the name of that contract in pyproject.toml begins
 TWO_AT_A_TIME = ("-n", "2", "--dist", "loadgroup")  # what shares much names its group
-TWO_FILES_AT_A_TIME = ("-n", "2", "--dist", "loadfile")  # each file has running nodes of its own
+# Each file has running nodes of its own. They wait for one another half of the time, so that two
+# cores bear three; in their order, which ends with short ones.
+THREE_FILES_AT_A_TIME = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 OF_THEIR_OWN = ("equivalence", "integration")  # folders of tests that others do not run with
 MAX_SHOWN = 50  # failing tests; who broke more than that needs no list
 
@@ -94,7 +96,7 @@ def parts(root: Path) -> tuple[Part, ...]:
         *("--cov-report=term-missing:skip-covered", *(f"--cov={module}" for module in modules)),
     )
     others = ("tests", *(f"--ignore=tests/{name}" for name in ("unit", *OF_THEIR_OWN)))
-    together = (*TWO_FILES_AT_A_TIME, "-m", "together and not alone")
+    together = (*THREE_FILES_AT_A_TIME, "-m", "together and not alone")
     return (
         *CHECKS,
         Part("Tests: each part alone, the pure core to its last branch", unit, 900),
@@ -109,7 +111,7 @@ def parts(root: Path) -> tuple[Part, ...]:
             900,
         ),
         Part(
-            "Tests: real processes and networks that bear others beside them, two files at a time",
+            "Tests: real processes and networks that bear others beside them, three at a time",
             ("pytest", "-q", *together, "tests/integration"),
             900,
         ),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.integration.namespaces import Host
 
 CHECKOUT = Path(__file__).parents[2]
-START_S = 10.0  # importing on a machine that does other things
+START_S = 30.0  # importing on a machine that does other things
 QUICK = ("--adapters-every", 0.3, "--announce-every", 1, "--ttl", 3)
 
 
@@ -68,7 +68,7 @@ class Node:
     def usage(self) -> dict[str, Any]:
         num = len(self.of("usage"))
         self.say("usage")
-        return eventually(lambda: self.of("usage")[num:], 5.0)[0]
+        return eventually(lambda: self.of("usage")[num:], START_S)[0]
 
     def say(self, word: str) -> None:
         assert self.process.stdin is not None
@@ -104,7 +104,7 @@ def sees(node: Node, other: Node, *addresses: str) -> bool:
 
 def settled(node: Node) -> dict[str, Any]:
     """What is in use once nothing is being sent: the main task, and one each to run and to tell."""
-    return eventually(lambda: (usage := node.usage())["tasks"] == 3 and usage, 3.0, 0.2)
+    return eventually(lambda: (usage := node.usage())["tasks"] == 3 and usage, START_S, 0.2)
 
 
 @contextlib.contextmanager

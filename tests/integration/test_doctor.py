@@ -12,7 +12,7 @@ from tests.integration.namespaces import eventually, local_network
 from tests.integration.network_faults import deafen
 from tests.integration.pool_hosts import PoolNode
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.together]
 
 WITHIN_S = 30.0
 

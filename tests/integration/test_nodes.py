@@ -34,6 +34,7 @@ from tests.integration.pool import RunningPool, answered, chat, request, shards
 
 pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
+GONE_WITHIN_S = 20.0  # on a busy machine
 FAILS_WITHIN_S = 4.0
 FRANCE = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
@@ -440,7 +441,6 @@ def test_the_same_name_for_two_requests_ends_that_connection(pool):
 # ---- placements and ends -----------------------------------------------------------------------
 
 
-@pytest.mark.alone
 def test_a_placer_that_vanishes_while_a_stage_loads_leaves_no_process(folder):
     running = RunningPool(folder, OPTIONS)
     try:
@@ -455,8 +455,8 @@ def test_a_placer_that_vanishes_while_a_stage_loads_leaves_no_process(folder):
             connection.abort()
 
         running.run(vanish())
-        wait_gone([old], 5)
-        deadline = time.monotonic() + 5
+        wait_gone([old], GONE_WITHIN_S)
+        deadline = time.monotonic() + GONE_WITHIN_S
         while head.children() and time.monotonic() < deadline:
             running.run(asyncio.sleep(0.05))
         assert not head.children()
@@ -465,7 +465,6 @@ def test_a_placer_that_vanishes_while_a_stage_loads_leaves_no_process(folder):
         running.close()
 
 
-@pytest.mark.alone
 def test_a_node_and_its_stage_end_with_whoever_started_them(folder):
     program = (
         "import asyncio, sys\n"
@@ -490,4 +489,4 @@ def test_a_node_and_its_stage_end_with_whoever_started_them(folder):
         os.kill(starter.pid, signal.SIGKILL)
         starter.wait()
         starter.stdout.close()
-    wait_gone(family, 6)
+    wait_gone(family, GONE_WITHIN_S)

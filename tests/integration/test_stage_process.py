@@ -252,7 +252,6 @@ def test_the_end_of_input_is_a_clean_end():
     assert (started.returncode, started.stdout) == (0, b"")
 
 
-@pytest.mark.alone
 def test_it_ends_with_its_parent_though_its_input_stays_open():
     """A node killed while a stage loads must not leave the memory taken."""
     starter = (
