@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from engine.errors import LocalProtocolError
@@ -11,7 +13,7 @@ from engine.pool.terms import Fence
 from tests.simulation.storm import links_that_stay_cut, sides, weather
 from tests.simulation.world import BreachError, Process, World
 
-NUM_SEEDS = 2000
+NUM_SEEDS = 2000 if os.environ.get("DAISY_LONG") == "1" else 1000
 BATCH = 250
 
 
