@@ -289,7 +289,7 @@ class Coordination:
                 )
                 self._outbox.tell(order.node_id, message)
             case OrderPlacement():
-                placement = self._placement(order.record, stamp)
+                placement = placement_of(order.record, stamp, self._mesh.address_of)
                 for node_id in order.node_ids:
                     self._outbox.tell(node_id, placement)
             case OrderWarmUp():
@@ -301,26 +301,36 @@ class Coordination:
                 for node_id in order.node_ids:
                     self._outbox.tell(node_id, EndPlacement(stamp=stamp, epoch=order.epoch))
 
-    def _placement(self, record: Deployment, stamp: Stamp) -> Placement:
-        wish = record.wish
-        assert wish is not None  # noqa: S101 - a placement is of something
-        assert record.manifest_sha256 is not None  # noqa: S101 - it was cut before
-        return Placement(
-            epoch=record.epoch,
-            manifest_sha256=record.manifest_sha256,
-            context_tokens=wish.context_tokens,
-            max_sequences=wish.max_sequences,
-            stages=tuple(
-                StagePlace(
-                    node_id=share.node_id,
-                    address=self._mesh.address_of(share.node_id) or "",
-                    stage_index=index,
-                    layers=share.layers,
-                    kind=wish.kind,
-                    mode=wish.mode,
-                    link_precision=wish.link_precision,
-                )
-                for index, share in enumerate(record.stages)
-            ),
-            stamp=stamp,
-        )
+
+def placement_of(
+    record: Deployment, stamp: Stamp, address_of: Callable[[NodeId], str | None]
+) -> Placement:
+    """Return what the nodes of a chain are ordered to run.
+
+    Args:
+        record: Cut and divided.
+        stamp: Of who orders it.
+        address_of: Knows where a node listens; None where it does not.
+    """
+    wish = record.wish
+    assert wish is not None  # noqa: S101 - a placement is of something
+    assert record.manifest_sha256 is not None  # noqa: S101 - it was cut before
+    return Placement(
+        epoch=record.epoch,
+        manifest_sha256=record.manifest_sha256,
+        context_tokens=wish.context_tokens,
+        max_sequences=wish.max_sequences,
+        stages=tuple(
+            StagePlace(
+                node_id=share.node_id,
+                address=address_of(share.node_id) or "",
+                stage_index=index,
+                layers=share.layers,
+                kind=wish.kind,
+                mode=wish.mode,
+                link_precision=wish.link_precision,
+            )
+            for index, share in enumerate(record.stages)
+        ),
+        stamp=stamp,
+    )
