@@ -6,9 +6,10 @@
 
 The stages run in this process. Answers of ``held_out/answers.json`` are fed whole, with hidden
 states sent in f32, f16 and int8; at each place of an answer the logits are held against those of
-f32. Then as many tokens as are asked for are written freely. With ``--costs`` the frames of one row
-and of a prefill chunk are made and taken apart, the least of many runs, in microseconds. How busy
-the PC is changes nothing in the first, and little in the second.
+f32 links, in the same mode or in the ``--reference``. Then as many tokens as are asked for are
+written freely. With ``--costs`` the frames of one row and of a prefill chunk are made and taken
+apart, the least of many runs, in microseconds. How busy the PC is changes nothing in the first,
+and little in the second.
 """
 
 from __future__ import annotations
@@ -93,14 +94,16 @@ class Chain:
         return out
 
 
-def compare(chain: Chain, held_out: list[dict], num_tokens: int) -> dict[HiddenPrecision, Seen]:
-    """Feed and write every answer in each precision, and hold it against f32."""
+def compare(
+    chain: Chain, reference: Chain, held_out: list[dict], num_tokens: int
+) -> dict[HiddenPrecision, Seen]:
+    """Feed and write every answer in each precision, and hold it against f32 of another chain."""
     seen: dict[HiddenPrecision, Seen] = {precision: Seen() for precision in PRECISIONS}
     for entry in held_out:
         prompt, answer = entry["ids"], entry["answer"]
         ids = [*prompt, *answer[:-1]]
-        plain = chain.run(ids, 0, len(answer), "f32")
-        first = chain.written(prompt, num_tokens, "f32") if num_tokens else []
+        plain = reference.run(ids, 0, len(answer), "f32")
+        first = reference.written(prompt, num_tokens, "f32") if num_tokens else []
         for precision, its in seen.items():
             logits = chain.run(ids, 0, len(answer), precision)
             off = np.abs(logits - plain)
@@ -180,6 +183,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("shards", type=Path, nargs="?", help="as daisy split made them")
     parser.add_argument("--mode", choices=["exact", "fast"], default="exact")
+    parser.add_argument("--reference", choices=["exact", "fast"], help="--mode if left out")
     parser.add_argument("--every", type=int, default=5, help="of the answers, one in so many")
     parser.add_argument("--tokens", type=int, default=32, help="written freely; 0 for none")
     parser.add_argument("--costs", action="store_true", help="of frames, without a model")
@@ -191,7 +195,9 @@ def main() -> int:
         parser.error("name a folder of shards, or give --costs")
     chain = Chain(given.shards, given.mode)
     held_out = json.loads(HELD_OUT.read_text(encoding="utf-8"))[:: given.every]
-    seen = compare(chain, held_out, given.tokens)
+    other = given.reference not in {None, given.mode}
+    reference = Chain(given.shards, given.reference) if other else chain
+    seen = compare(chain, reference, held_out, given.tokens)
     show(seen)
     print(json.dumps({"largest value sent": chain.largest_value}))
     return 0
