@@ -11,6 +11,7 @@ import psutil
 
 from engine.errors import CompileError, ModelFileError
 from engine.stages.ir_files import check_ir_files
+from engine.stages.kept_kernels import CPU_PROPERTIES
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -111,6 +112,8 @@ def compile_options(core: ov.Core, model: ov.Model, request: LoadShard) -> Compi
         # arithmetic goes on in bf16, and only those with AMX have the fault.
         properties["INFERENCE_PRECISION_HINT"] = "f16"
         notes = ("precision f16: bf16 with one thread ends the process on some processors",)
+    if request.device == "CPU":
+        properties |= CPU_PROPERTIES
     if request.device == "CPU" and request.num_threads is not None:
         properties["INFERENCE_NUM_THREADS"] = str(request.num_threads)
         # Several stages on one PC would otherwise pin themselves to the same first cores.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import psutil
 
+from engine.stages.kept_kernels import ENVIRONMENT
 from engine.stages.pipe_frames import LENGTH, unpack_length
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Before OpenVINO is loaded: it counts the processors once.
             psutil.Process().cpu_affinity([int(cpu) for cpu in options.cpus.split(",")])
         give_way()
+        os.environ |= ENVIRONMENT
         # Only now: what a library prints while it is loaded must not reach the pipe either.
         from engine.stages.service import serve  # noqa: PLC0415
 

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.processes
 DURATION_S = float(os.environ.get("DAISY_USERS_S", "0")) or (600.0 if LONG else 8.0)
 NUM_USERS, NUM_PLACES = 64, 16
 FREE_WITHIN_S = 1.0 if LONG else 5.0  # a PC that runs other tests beside is not a quiet one
-# Between the second and the last quarter. A stage's process grows ever more slowly: the CPU plugin
-# keeps what it made for each shape of a batch it has met, up to a number of its own.
+# Between the second and the last quarter. A stage's process grows ever more slowly: it keeps
+# kernels for the shapes of batches it has met, up to a number (``kept_kernels``).
 MAX_GROWTH_BYTES = 16 << 20  # of this process, which notes what it sees of each request
 MAX_STAGE_GROWTH_BYTES = 64 << 20
 SYSTEMS = ("be kind " * 6, "be brief " * 5, "be wise " * 7, "say no ")

@@ -56,6 +56,15 @@ def test_two_threads_are_left_alone():
     assert hint("llama", "FP32", "BF16", num_threads=None) == (None, ())
 
 
+def test_only_a_cpu_is_told_how_many_kernels_to_keep():
+    """Another device refuses what it does not know."""
+    name = "CPU_RUNTIME_CACHE_CAPACITY"
+    processor, paged = Processor("FP32"), whole("llama", "paged", mode="fast")
+    assert name in compile_options(processor, model("llama"), paged).properties
+    on_gpu = whole("llama", "paged", mode="fast", device="GPU")
+    assert name not in compile_options(processor, model("llama"), on_gpu).properties
+
+
 def test_a_given_precision_is_used_and_noted():
     precision, notes = hint("llama", "FP32", "BF16", precision="f32")
     assert precision == "f32"
