@@ -30,9 +30,11 @@ IN_MANY = [list(range(first, NUM_LAYERS, 6)) for first in range(1, 6)]
 IN_TWO = [[b] for b in (EVERY if LONG else (1, 29))]
 
 
-def num_tokens_of(cuts: list[int]) -> int:
-    """Enough to pass an edge between KV blocks; of two stages several."""
-    return 64 if LONG or len(cuts) == 1 else 24
+# In short the chains of six take turns: both kinds meet every boundary in the chain of thirty.
+WAYS = [(cuts, KINDS) for cuts in IN_TWO]
+WAYS += [(cuts, KINDS if LONG else (KINDS[i % 2],)) for i, cuts in enumerate(IN_MANY)]
+# Enough to pass an edge between KV blocks; several, where two stages answer one sequence.
+NUM_TOKENS = 64 if LONG else 24
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +58,14 @@ def test_every_boundary_is_cut_and_not_only_together_with_all_others():
 
 
 @pytest.mark.xdist_group("embedded, one sequence")
-@pytest.mark.parametrize("cuts", [*IN_TWO, *IN_MANY], ids=str)
-def test_shards_give_the_unsplit_models_tokens(model, tmp_path, cuts):
+@pytest.mark.parametrize(("cuts", "kinds"), WAYS, ids=str)
+def test_shards_give_the_unsplit_models_tokens(model, tmp_path, cuts, kinds):
     analysis, prompts, unsplit = model
-    expected = [unsplit.greedy(prompts[0], num_tokens_of(cuts))]
-    for kind in KINDS:  # of the same shards on disk
+    num_tokens = 64 if len(cuts) == 1 else NUM_TOKENS
+    expected = [unsplit.greedy(prompts[0], num_tokens)]
+    for kind in kinds:  # of the same shards on disk
         chain = load_chain(analysis, tmp_path, cuts, kind)
-        assert chain.greedy(prompts[:1], num_tokens_of(cuts)) == expected, kind
+        assert chain.greedy(prompts[:1], num_tokens) == expected, kind
     shutil.rmtree(tmp_path)
 
 
@@ -71,10 +74,9 @@ def test_shards_give_the_unsplit_models_tokens(model, tmp_path, cuts):
 @pytest.mark.parametrize("cuts", FOR_MANY_SEQUENCES, ids=lambda c: f"{len(c) + 1} stages")
 def test_many_shards_four_sequences_and_rewinds_give_the_same_tokens(model, tmp_path, cuts, kind):
     analysis, prompts, unsplit = model
-    num_tokens = num_tokens_of(cuts)
-    expected = [unsplit.greedy(prompt, num_tokens) for prompt in prompts]
+    expected = [unsplit.greedy(prompt, NUM_TOKENS) for prompt in prompts]
     chain = load_chain(analysis, tmp_path, cuts, kind)
-    assert chain.greedy(prompts[:1], num_tokens) == expected[:1]
-    assert chain.greedy(prompts, num_tokens) == expected
-    assert chain.greedy(prompts, num_tokens, REWINDS) == expected
+    assert chain.greedy(prompts[:1], NUM_TOKENS) == expected[:1]
+    assert chain.greedy(prompts, NUM_TOKENS) == expected
+    assert chain.greedy(prompts, NUM_TOKENS, REWINDS) == expected
     shutil.rmtree(tmp_path)
