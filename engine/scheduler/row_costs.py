@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,13 @@ class RowCosts:
         self.is_measured = len(times) > 1 and times[0].rows == 1
         if not times or times[0].rows != 1:
             times = [RowTime(1, 1.0), RowTime(2, 2.0)]
-        self.one_row_s = times[0].seconds
+        # More rows never cost less, and what disturbs a measurement makes it longer: a time above
+        # that of more rows is wrong, and not the other one.
+        seconds = list(accumulate((time.seconds for time in reversed(times)), min))[::-1]
+        self.one_row_s = seconds[0]
         self._known: dict[int, float] = {}
-        self._rows: list[int] = []
-        self._costs: list[float] = []
-        highest = 0.0
-        for time in times:
-            highest = max(highest, time.seconds / self.one_row_s)  # more rows never cost less
-            self._rows.append(time.rows)
-            self._costs.append(highest)
+        self._rows = [time.rows for time in times]
+        self._costs = [each / self.one_row_s for each in seconds]
 
     def cost(self, num_rows: int) -> float:
         """Return c(r).
