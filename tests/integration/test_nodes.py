@@ -78,7 +78,7 @@ async def under_way(connection, asked, num_tokens=5):
     count = 0
     while count < num_tokens:
         message = decode(await connection.receive())
-        assert isinstance(message, Accepted | TextDelta), message
+        assert isinstance(message, Accepted | AnswerProgress | TextDelta), message
         if isinstance(message, TextDelta):
             count += len(message.token_ids)
 
