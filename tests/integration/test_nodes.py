@@ -27,7 +27,15 @@ from engine.errors import (
 )
 from engine.messages.chain import Placement, StageFailed, StagePlace, StageReady
 from engine.messages.codec import decode, encode_control, encode_micro_batch
-from engine.messages.control import Accepted, Cancel, ErrorReport, Finished, Generate, TextDelta
+from engine.messages.control import (
+    Accepted,
+    AnswerProgress,
+    Cancel,
+    ErrorReport,
+    Finished,
+    Generate,
+    TextDelta,
+)
 from engine.pipeline.placed_stage import CHAIN_LIVENESS
 from tests.integration.daisy import wait_gone
 from tests.integration.pool import RunningPool, answered, chat, request, shards
