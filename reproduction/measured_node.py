@@ -51,6 +51,12 @@ def main(arguments: list[str]) -> int:
     Returns:
         The exit status.
     """
+    let_heads_guess()
+    return run_node(arguments[arguments.index(NODE) + 1 :])
+
+
+def let_heads_guess() -> None:
+    """Let every head of this process guess as the file says, if it guesses at all."""
     path = Path(os.environ[GUESSES])
 
     def guessing_head(
@@ -67,7 +73,6 @@ def main(arguments: list[str]) -> int:
         return Head(text, placement, submit, on_broken, own, row_costs)
 
     placements.Head = guessing_head  # type: ignore[assignment,misc]
-    return run_node(arguments[arguments.index(NODE) + 1 :])
 
 
 if __name__ == "__main__":

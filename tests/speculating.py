@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from engine.domain import SampledTokens, SequenceId
 from engine.messages.chain import BatchFailed, CloseSequence, OpenSequence
@@ -131,12 +132,7 @@ class Head:
     def go_round(self):
         """Send what can be sent, run and receive everything; say whether there was anything."""
         is_busy = False
-        while True:
-            self.ask_for_drafts()
-            while self.draft_one():
-                pass
-            if not self.send():
-                break
+        while self.send_guessed():
             is_busy = True
         for number in range(len(self.chain.queues)):
             while self.chain.run_one(number):
@@ -144,6 +140,28 @@ class Head:
         while self.receive():
             is_busy = True
         return is_busy
+
+    def send_guessed(self):
+        """Have guessed all that is wanted, and send a frame; say whether there was one."""
+        self.ask_for_drafts()
+        while self.draft_one():
+            pass
+        return self.send()
+
+    def lose_stages(self):
+        """Go on with others, as behind a PC that was lost: what was under way never comes back."""
+        withdrawn = self.scheduler.withdraw()
+        self.place(self.epoch + 1)
+        for sequence in withdrawn:
+            self.scheduler.add(sequence)
+
+    def turn(self, rng):
+        """Do one of the things that may happen next; say whether there was any."""
+        is_guessed = rng.random() < 0.8  # a drafter may be late
+        turns = [lambda: self.send_guessed() if is_guessed else self.send(), self.receive]
+        turns += [partial(self.chain.run_one, number) for number in range(len(self.chain.queues))]
+        rng.shuffle(turns)
+        return any(turn() for turn in turns) or any(self.chain.queues)
 
     def expected(self, sequence_id):
         sequence = self.sequences[sequence_id]

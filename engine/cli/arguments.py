@@ -133,6 +133,11 @@ def _add_load(commands: argparse._SubParsersAction[_Parser]) -> None:
         action="store_true",
         help="the first and the last stage stay on this PC, so that no other sees the text",
     )
+    load.add_argument(
+        "--no-speculation",
+        action="store_true",
+        help="guess ahead for nobody; for pools so busy that others' tokens fill every pass",
+    )
     _add_how(load)
     _add_common(load)
     unload = commands.add_parser("unload", help="have the pool run nothing")
@@ -299,6 +304,7 @@ def load_request(given: argparse.Namespace) -> LoadModel:
         mode=mode,
         is_private=given.private,
         link_precision=links,
+        speculate=not given.no_speculation,
     )
 
 

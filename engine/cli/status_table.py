@@ -68,6 +68,8 @@ def _model_lines(status: PoolStatus) -> list[str]:
         how += f", private to {_called(status, wish.asked_on)}"
     if wish.link_precision == "int8":
         how += f", {INT8_LINKS}"
+    if not wish.speculate:
+        how += ", nothing guessed ahead"
     lines = [f"Model: {printable(wish.model.name)} {_PHASES.get(record.phase, record.phase)}"]
     lines[0] += f" ({how})"
     if record.phase != "ready":

@@ -41,6 +41,7 @@ class Placement(Message, frozen=True):
     max_sequences: int
     stages: tuple[StagePlace, ...]
     stamp: Stamp | None = None  # None only for nodes that are in no pool
+    speculate: bool = True  # whether the head may guess ahead, for any request
 
 
 class StageReady(Message, frozen=True):

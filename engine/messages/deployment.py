@@ -41,6 +41,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         is_private: The first and the last stage stay on that node's PC, so that no other sees
             the text.
         link_precision: What every stage sends its hidden states in.
+        speculate: Whether the head may guess ahead, for any request.
     """
 
     wish_id: str
@@ -53,6 +54,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     mode: ComputeMode = "fast"
     is_private: bool = False
     link_precision: LinkPrecision = "auto"
+    speculate: bool = True
 
 
 class StageShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

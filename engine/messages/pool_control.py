@@ -33,6 +33,7 @@ class LoadModel(Message, frozen=True):
     mode: ComputeMode = "fast"
     is_private: bool = False  # the first and the last stage stay on this PC
     link_precision: LinkPrecision = "auto"  # of hidden states; "auto" leaves it to the mode
+    speculate: bool = True  # whether the head may guess ahead; a request may do without as well
 
 
 class UnloadModel(Message, frozen=True):

@@ -266,14 +266,16 @@ class Placements:
         tasks = await self._stack.enter_async_context(_CancelledAtEnd(self._group))
         if place.stage_index == 0:
             text = await asyncio.to_thread(load_chat_text, folder)
-            self._drafts = DraftKeeper(self._draft, self._cpus)
-            guessing = self._drafts.guessing(loaded.description, len(placement.stages))
+            self._drafts = DraftKeeper(self._draft, self._cpus) if placement.speculate else None
+            guessing = None
+            if self._drafts is not None:
+                guessing = self._drafts.guessing(loaded.description, len(placement.stages))
+                tasks.start(self._drafts.run(text, placement))
             costs = RowCosts(loaded.description.row_times)
             self.head = Head(
                 text, placement, stage.server.accept, self._tell_broken, guessing, costs
             )
             tasks.start(self.head.run_loop())
-            tasks.start(self._drafts.run(text, placement))
         for loop in stage.loops():
             tasks.start(_logged(loop))
         await asyncio.sleep(0)  # they begin now: what never began could not be ended in order

@@ -333,4 +333,5 @@ def placement_of(
             for index, share in enumerate(record.stages)
         ),
         stamp=stamp,
+        speculate=wish.speculate,
     )

@@ -185,6 +185,7 @@ class Loading:
             mode=asked.mode,
             is_private=asked.is_private,
             link_precision=asked.link_precision,
+            speculate=asked.speculate,
         )
 
 

@@ -20,9 +20,10 @@ class RowCosts:
         one_row_s: Seconds of a pass of one row.
         is_measured: Whether it is known what further rows cost.
 
-    Between measured numbers of rows it is a straight line, behind the last one the last two's goes
-    on. Nothing measured means that every row costs as much as the first, the least that favours
-    guessing.
+    Between measured numbers of rows it is a straight line. Behind the last one the last two's goes
+    on, or where that is flatter, the first and the last one's: kernels take rows by the block, and
+    behind a block that is full, another one begins. Nothing measured means that every row costs as
+    much as the first, the least that favours guessing.
     """
 
     def __init__(self, measured: Iterable[RowTime] = ()) -> None:
@@ -61,4 +62,7 @@ class RowCosts:
         after = min(max(bisect_left(self._rows, num_rows), 1), len(self._rows) - 1)
         rows, costs = self._rows[after - 1 : after + 1], self._costs[after - 1 : after + 1]
         slope = (costs[1] - costs[0]) / (rows[1] - rows[0])
+        if num_rows > rows[1]:
+            slope = max(slope, (costs[1] - 1) / (rows[1] - 1))
+            return costs[1] + slope * (num_rows - rows[1])
         return costs[0] + slope * (num_rows - rows[0])

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from engine.cli.own_node import NODE_FOLDER
+from engine.domain import NodeId
+from engine.errors import InsufficientMemoryError
+from engine.pool.placement import plan_placement
+from engine.pool.plan import NodeFacts
 from engine.splitter.manifest import decode_manifest
 from tests.integration.namespaces import eventually
 from tests.paired import pair_before_start
@@ -24,9 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from engine.domain import ModelDescription
+    from engine.pool.stage_memory import Workload
     from tests.integration.namespaces import Host
 
 COMMAND_S = 60.0
+ANSWER_S = 200.0  # on a busy PC, with two loads and a prefill in it
 AGREE_S = 20.0
 LOAD_S = 120.0
 _DAISY = (sys.executable, "-m", "engine.cli.main")
@@ -40,6 +47,7 @@ class PoolNode:
     folder: Path
     name: str
     options: tuple[str, ...] = ()
+    program: tuple[object, ...] = _DAISY
     process: subprocess.Popen[bytes] | None = None
     node_id: str = ""
     port: int = 0
@@ -51,7 +59,7 @@ class PoolNode:
 
     def launch(self) -> None:
         """Start the process; it is there once ``listening`` returns."""
-        command = [*_DAISY, "node", "--data", self.folder, "--name", self.name, "--json"]
+        command = [*self.program, "node", "--data", self.folder, "--name", self.name, "--json"]
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "node.err").open("ab") as errors:
             self.process = self.host.start(
@@ -155,7 +163,7 @@ class Question:
     def has_tokens(self, count: int) -> bool:
         return len(self.ids) >= count
 
-    def finish(self, within_s: float = COMMAND_S) -> list[int]:
+    def finish(self, within_s: float = ANSWER_S) -> list[int]:
         """Wait for the end of the answer; return its ids."""
         assert self.process.wait(within_s) == 0, self.events[-3:]
         self._reader.join(5)
@@ -252,7 +260,10 @@ def pair(*nodes: PoolNode) -> None:
 
 
 def start_pool(
-    hosts: Iterable[Host], folder: Path, options: Callable[[int], tuple[str, ...]]
+    hosts: Iterable[Host],
+    folder: Path,
+    options: Callable[[int], tuple[str, ...]],
+    program: tuple[object, ...] = _DAISY,
 ) -> HostPool:
     """Start a node on each host; they are paired.
 
@@ -260,9 +271,11 @@ def start_pool(
         hosts: Of one network.
         folder: For the nodes' data folders.
         options: Returns a node's own, by its number from 0.
+        program: What runs as ``daisy``.
     """
     nodes = [
-        PoolNode(host, folder / f"pc-{i}", f"PC {i}", options(i)) for i, host in enumerate(hosts)
+        PoolNode(host, folder / f"pc-{i}", f"PC {i}", options(i), program)
+        for i, host in enumerate(hosts)
     ]
     pool = HostPool(nodes)
     pair(*nodes)
@@ -275,6 +288,26 @@ def start_pool(
         pool.close()
         raise
     return pool
+
+
+def cap_for_three(model: ModelDescription, workload: Workload) -> int:
+    """Return the largest memory limit, in whole MiB, under which a model needs three PCs."""
+
+    def fits(num_pcs: int, cap: int) -> bool:
+        pcs = [
+            NodeFacts(node_id=NodeId(f"pc-{i}"), name="", total_bytes=1 << 40, free_bytes=1 << 40,
+                cap_bytes=cap)
+            for i in range(num_pcs)
+        ]  # fmt: skip
+        try:
+            plan_placement(model, workload, pcs)
+        except InsufficientMemoryError:
+            return False
+        return True
+
+    cap = next(n << 20 for n in range(4096, 0, -1) if not fits(2, n << 20))
+    assert fits(3, cap)
+    return cap
 
 
 def is_long() -> bool:

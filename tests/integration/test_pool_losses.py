@@ -7,20 +7,17 @@ import time
 
 import pytest
 
-from engine.domain import NodeId
-from engine.errors import InsufficientMemoryError
-from engine.pool.placement import plan_placement
-from engine.pool.plan import NodeFacts
 from engine.pool.stage_memory import Workload
 from engine.preparation import describe_order
 from engine.splitter.process import describe_in_process
 from tests.integration.namespaces import eventually, local_network
 from tests.integration.network_faults import pull_cable, put_cable_back
-from tests.integration.pool_hosts import HostPool, PoolNode, is_long, start_pool
+from tests.integration.pool_hosts import HostPool, PoolNode, cap_for_three, is_long, start_pool
 
 pytestmark = [pytest.mark.processes, pytest.mark.embedded, pytest.mark.together]
 
 CONTEXT = 512
+WORKLOAD = Workload(context_tokens=CONTEXT, max_sequences=1, kv_precision="f32")
 TOKENS = 120
 KILLED_AFTER = 20  # tokens
 LONGEST_PAUSE_S = 30.0  # a second cut, four loads and a prefill, on a busy machine
@@ -28,31 +25,10 @@ QUESTION = "Tell me a long story about a lighthouse keeper."
 OPTIONS = ("--max-tokens", TOKENS, "--ignore-eos")
 
 
-def cap_for_three(model) -> int:
-    """Return the largest memory limit, in whole MiB, under which a model needs three PCs."""
-    workload = Workload(context_tokens=CONTEXT, max_sequences=1, kv_precision="f32")
-
-    def fits(num_pcs: int, cap: int) -> bool:
-        pcs = [
-            NodeFacts(node_id=NodeId(f"pc-{i}"), name="", total_bytes=1 << 40, free_bytes=1 << 40,
-                cap_bytes=cap)
-            for i in range(num_pcs)
-        ]  # fmt: skip
-        try:
-            plan_placement(model, workload, pcs)
-        except InsufficientMemoryError:
-            return False
-        return True
-
-    cap = next(n << 20 for n in range(4096, 0, -1) if not fits(2, n << 20))
-    assert fits(3, cap)
-    return cap
-
-
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory, embedded):
     described = asyncio.run(describe_in_process(describe_order(embedded), lambda _: None))
-    cap = str(cap_for_three(described.model))
+    cap = str(cap_for_three(described.model, WORKLOAD))
     with local_network(4) as network:
         started = start_pool(
             network.hosts, tmp_path_factory.mktemp("pool"), lambda _: ("--memory", cap)

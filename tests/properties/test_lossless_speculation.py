@@ -6,6 +6,7 @@ them together against the probabilities that the target's logits give (DAISY_LON
 
 import os
 from collections import Counter
+from statistics import NormalDist
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from tests.properties.small_target import (
     VOCABULARY,
     ContraryDrafter,
     GreedyDrafter,
+    KnowingDrafter,
     Speculated,
     answer_probabilities,
     chi_square,
@@ -28,12 +30,14 @@ from tests.properties.small_target import (
 )
 
 IS_LONG = os.environ.get("DAISY_LONG") == "1"
-NUM_DRAWS = 100_000 if IS_LONG else 1000
+NUM_DRAWS = 100_000 if IS_LONG else 600
+NUM_SEEDS = 30
 LENGTH = 4
 FAR_OFF = 4.5  # standard deviations; the draws are the same each time
 SETTINGS = {
-    "warm": SamplingParameters(temperature=0.7),
-    "hot": SamplingParameters(temperature=1.6),
+    "cool": SamplingParameters(temperature=0.5),
+    "warm": SamplingParameters(temperature=1.0),
+    "hot": SamplingParameters(temperature=1.5),
     "top p": SamplingParameters(temperature=1.0, top_p=0.8),
     "top k": SamplingParameters(temperature=1.0, top_k=3),
     "min p": SamplingParameters(temperature=1.2, min_p=0.2),
@@ -48,20 +52,28 @@ DRAFTERS = {
     "good model": lambda: GreedyDrafter(0.3),
     "poor model": lambda: GreedyDrafter(3.0),
     "contrary": ContraryDrafter,
+    "perfect": lambda: KnowingDrafter(range(VOCABULARY)),
+    "partial": lambda: KnowingDrafter({0, 4}),
 }
 
 
 def drawn(setting, drafter, num_drafts, speculated=None, num_draws=NUM_DRAWS):
-    """Return the answers to as many seeds, and their sum of drafts."""
+    """Return the answers to as many seeds, each drafter's own, and their sum of drafts."""
     speculated = speculated or Speculated()
     guesser = DRAFTERS[drafter]()
-    answers = [
-        speculated.answer(
-            guesser, msgspec.structs.replace(SETTINGS[setting], seed=seed), LENGTH, num_drafts
-        )
-        for seed in range(num_draws)
-    ]
+    answers = []
+    for seed in seeds_of(drafter, num_draws):
+        parameters = msgspec.structs.replace(SETTINGS[setting], seed=seed)
+        if isinstance(guesser, KnowingDrafter):
+            guesser.parameters = parameters
+        answers.append(speculated.answer(guesser, parameters, LENGTH, num_drafts))
     return answers, speculated
+
+
+def seeds_of(drafter, num_draws):
+    """From one seed every drafter gives one answer: only with its own does each say something."""
+    first = list(DRAFTERS).index(drafter) << 32
+    return range(first, first + num_draws)
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
@@ -72,8 +84,19 @@ def test_answers_are_distributed_as_the_target_says(setting, drafter):
     assert speculated.num_drafted > NUM_DRAWS  # it did guess
     parameters = SETTINGS[setting]
     first = dict(enumerate(next_probabilities(PROMPT, parameters)))
-    assert chi_square(Counter(answer[0] for answer in answers), first) < FAR_OFF
-    assert chi_square(Counter(answers), answer_probabilities(parameters, LENGTH)) < FAR_OFF
+    next_token = chi_square(Counter(answer[0] for answer in answers), first)
+    whole = chi_square(Counter(answers), answer_probabilities(parameters, LENGTH))
+    if IS_LONG:
+        shown = f"next token p = {p_value(next_token):.3f}, four tokens p = {p_value(whole):.3f}"
+        held = speculated.num_accepted / speculated.num_drafted
+        print(f"{setting}, {drafter} ({held:.0%} of guesses hold): {shown}")  # noqa: T201
+    assert next_token < FAR_OFF
+    assert whole < FAR_OFF
+
+
+def p_value(score):
+    """Return how often right draws are as far off, or farther."""
+    return NormalDist().cdf(-score)
 
 
 @pytest.mark.parametrize("num_drafts", [1, 2, 5])
@@ -81,8 +104,8 @@ def test_answers_are_distributed_as_the_target_says(setting, drafter):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_each_seed_gives_the_answer_it_gives_without_guesses(setting, drafter, num_drafts):
     """Whatever is guessed, and however much of it at once."""
-    answers, _ = drawn(setting, drafter, num_drafts, num_draws=60)
-    for seed, answer in enumerate(answers):
+    answers, _ = drawn(setting, drafter, num_drafts, num_draws=NUM_SEEDS)
+    for seed, answer in zip(seeds_of(drafter, NUM_SEEDS), answers, strict=True):
         parameters = msgspec.structs.replace(SETTINGS[setting], seed=seed)
         assert answer == plain_answer(parameters, LENGTH)
 
@@ -90,11 +113,13 @@ def test_each_seed_gives_the_answer_it_gives_without_guesses(setting, drafter, n
 def test_good_guesses_hold_and_contrary_ones_do_not():
     """Else the tests above would say little."""
     rates = {}
-    for drafter in ("good model", "contrary"):
+    for drafter in ("good model", "contrary", "perfect", "partial"):
         _, speculated = drawn("warm", drafter, 3, num_draws=500)
         rates[drafter] = speculated.num_accepted / speculated.num_drafted
     assert rates["good model"] > 0.15
     assert rates["contrary"] < 0.1
+    assert rates["perfect"] > 0.7  # behind an answer's end nothing is kept
+    assert 0.05 < rates["partial"] < rates["perfect"]
 
 
 # ---- rules that are nearly right must be found out ---------------------------------------------

@@ -216,10 +216,7 @@ class Speculating(RuleBasedStateMachine):
 
     @rule()
     def place_again(self):
-        withdrawn = self.head.scheduler.withdraw()
-        self.head.place(self.head.epoch + 1)
-        for sequence in withdrawn:
-            self.head.scheduler.add(sequence)
+        self.head.lose_stages()
 
     @precondition(lambda self: hasattr(self, "head"))
     @invariant()

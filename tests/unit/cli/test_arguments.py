@@ -233,6 +233,12 @@ def test_a_pattern_that_matches_nothing_is_said_to_be_one(tmp_path):
     assert load_request(build_parser().parse_args(["load", str(odd)])).source == str(odd)
 
 
+@pytest.mark.parametrize(("words", "speculates"), [([], True), (["--no-speculation"], False)])
+def test_a_model_may_be_loaded_without_guessing_for_anybody(words, speculates):
+    """Else every head guesses where it pays."""
+    assert load_request(parse("load", *words)).speculate is speculates
+
+
 @pytest.mark.parametrize(("words", "draft"), [([], "auto"), (["--draft", "none"], "none")])
 def test_a_draft_model_is_daisys_own_unless_another_or_none_is_named(folder, words, draft):
     """A folder is told whole, for the node may be started anywhere."""

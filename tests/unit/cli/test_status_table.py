@@ -79,6 +79,14 @@ def test_links_that_change_answers_are_labelled():
     ]
 
 
+def test_a_model_for_which_nothing_is_guessed_says_so():
+    loaded = record("ready")
+    quiet = replace(loaded, wish=replace(loaded.wish, speculate=False))
+    assert model_lines(quiet) == [
+        "Model: Small is ready (512 tokens, 1 at once, paged, fast, nothing guessed ahead)"
+    ]
+
+
 def test_a_model_that_loads_shows_how_far_each_pc_is():
     step = progress(STUDY, "push", 65_000_000, 130_000_000, rate_per_s=13e6)
     assert model_lines(record("loading"), step) == [

@@ -16,7 +16,7 @@ def test_every_line_of_a_placement_says_how_its_stage_runs_and_what_it_sends():
         version=1,
         phase="loading",
         epoch=101,
-        wish=wish(kind="stateful", link_precision="int8", max_sequences=3),
+        wish=wish(kind="stateful", link_precision="int8", max_sequences=3, speculate=False),
         manifest_sha256="ab" * 32,
         stages=tuple(
             StageShare(NodeId(name), LayerRange(start, start + 2))
@@ -29,6 +29,7 @@ def test_every_line_of_a_placement_says_how_its_stage_runs_and_what_it_sends():
     assert decode(encode_control(placed)) == placed
     assert (placed.epoch, placed.context_tokens, placed.max_sequences) == (101, 32, 3)
     assert placed.stamp == stamp
+    assert not placed.speculate
     assert [place.address for place in placed.stages] == [*where.values(), ""]
     assert [(p.node_id, p.stage_index, p.layers.start) for p in placed.stages] == [
         ("a", 0, 0),

@@ -135,6 +135,20 @@ def test_a_crowded_pool_does_not_guess():
     assert settled(lengths_of("f32", 2), 0.7, num_running=8) == 0
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.7, 0.9])
+@pytest.mark.parametrize("kind", ["bf16", "f32", "dear"])
+def test_where_running_sequences_fill_the_rows_nothing_is_guessed(kind, rate):
+    """Behind what was measured each row costs what rows cost on the whole: no guess is cheap."""
+    assert settled(lengths_of(kind, 4), rate, num_running=1) > 0 or kind == "dear"
+    for num_running in (64, 128, 256):
+        assert settled(lengths_of(kind), rate, num_running=num_running) == 0
+
+
+def test_where_rows_are_nearly_free_a_crowd_is_guessed_too():
+    """It is not how many there are, but what their rows cost."""
+    assert settled(lengths_of("wide"), 0.7, num_running=64) > 0
+
+
 def test_a_crowded_pool_is_not_probed_either():
     """Not even right guesses would pay."""
     lengths = lengths_of("dear", 2)

@@ -26,6 +26,13 @@ def test_cost_of_rows(num_rows, cost):
     assert costs.is_measured
 
 
+def test_behind_the_last_measured_rows_cost_what_rows_did_so_far():
+    """Sixteen fill a block of the device's kernels, and cost little more than eight did."""
+    costs = costs_of([(1, 1), (8, 2.9), (16, 4)])
+    assert costs.cost(16) == 4
+    assert costs.cost(32) == pytest.approx(4 + 16 * 3 / 15)
+
+
 @pytest.mark.parametrize("measured", [[], [(2, 0.5)], [(4, 0.1), (8, 0.2)]])
 def test_without_one_row_nothing_is_measured(measured):
     """Then each row costs as much as the first."""
