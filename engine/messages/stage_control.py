@@ -42,6 +42,7 @@ class LoadShard(Message, frozen=True):
     max_sequences: int = 1  # at once; each may leave one KV block partly empty
     precision: str | None = None  # fast mode: instead of the device's own choice
     hidden_precision: HiddenPrecision = "f32"  # of what goes to the next stage, where it fits
+    times_rows: bool = False  # of a first stage: says what passes cost by the number of their rows
 
 
 class ShardLoaded(Message, frozen=True):

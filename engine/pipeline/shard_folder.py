@@ -97,6 +97,7 @@ class ShardFolder:
             sliding_window=shard.sliding_window,
             cache_dir=None,
             golden=self._golden(place),
+            times_rows=True,
             hidden_precision=hidden_precision(place.mode, place.link_precision),
         )
 

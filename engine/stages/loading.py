@@ -23,7 +23,7 @@ ROW_TIMES_BUDGET_S = 1.5  # a large stage is not timed to the end: it may be nee
 
 
 def load_stage(request: LoadShard) -> Stage:
-    """Load a shard, count its fusions, run its golden step, and time rows on a first stage.
+    """Load a shard, count its fusions, run its golden step, and time rows where that is asked for.
 
     Args:
         request: What to load and how.
@@ -42,8 +42,8 @@ def load_stage(request: LoadShard) -> Stage:
     changes: dict[str, object] = {"load_s": time.monotonic() - began}
     if request.golden is not None:
         changes["golden_error"] = _golden_error(stage, request.golden)
-        if request.is_first:
-            changes["row_times"] = measure_row_times(stage, time.perf_counter, ROW_TIMES_BUDGET_S)
+    if request.times_rows and request.is_first:
+        changes["row_times"] = measure_row_times(stage, time.perf_counter, ROW_TIMES_BUDGET_S)
     notes = stage.description.notes
     if isinstance(stage, StatefulStage) and stage.cuts_states:
         notes = (*notes, "rewinds cut the states")

@@ -409,6 +409,7 @@ CONTROL: dict[MessageType, Message] = {
             output_path="store/stage_000.golden",
             max_relative_error=0.0625,
         ),
+        times_rows=True,
     ),
     MessageType.SHARD_LOADED: ShardLoaded(description=DESCRIPTION),
     MessageType.REPORT_KV_USAGE: ReportKVUsage(),
