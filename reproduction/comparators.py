@@ -6,6 +6,7 @@
 | U2 | one user with a drafter | as U4, one user |
 | U3 | the same users, batched | one paged stage with every layer, the pool's own scheduler |
 | U4 | the same users, batched, with a drafter | as U3, frames of drafts |
+| 2 x U1 | a user on each of two cores, plain | U1 twice, at the same time: what the cores give |
 | P | a peer | llama.cpp over RPC; not run yet, and the tables say so |
 
 U3 is not openvino-genai's continuous batching: that chooses the cache's precision and its batches
@@ -18,6 +19,7 @@ import json
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,25 +37,27 @@ class UnsplitEndedError(Exception):
 
 
 class Unsplit:
-    """The unsplit model in a process pinned to the first core.
+    """The unsplit model in a process pinned to one core.
 
     Attributes:
         processes: Name to its id.
     """
 
-    def __init__(self, kind: str, path: Path, mode: str = "fast") -> None:
+    def __init__(self, kind: str, path: Path, mode: str = "fast", core: int = 0) -> None:
         """Load it.
 
         Args:
             kind: ``stateful`` for U1, ``batched`` for U3.
             path: The IR, or the folder of one shard.
             mode: Fast or exact.
+            core: Number of its core.
         """
-        command = [sys.executable, str(WORKER), kind, mode, str(path)]
+        command = [sys.executable, str(WORKER), kind, mode, str(path), str(core)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        self.processes = {f"unsplit {kind}": self._process.pid}
+        on_core = f" on core {core}" if core else ""
+        self.processes = {f"unsplit {kind}{on_core}": self._process.pid}
         self._read()
 
     def answers(
@@ -112,6 +116,21 @@ class Unsplit:
                 "The unsplit model's process has ended; see what it said above."
             )
         return list(json.loads(line))
+
+
+def measure_each(
+    models: Sequence[Unsplit], prompts: Sequence[Sequence[int]], num_tokens: int
+) -> dict[str, float]:
+    """Let each model answer a user of its own, all at the same time; say what it took together.
+
+    Args:
+        models: On a core each.
+        prompts: One for each model.
+        num_tokens: Of each answer.
+    """
+    with ThreadPoolExecutor(len(models)) as pool:
+        answers = pool.map(lambda m, p: m.answers([p], num_tokens), models, prompts)
+    return figures_of([answer for (answer,) in answers])
 
 
 def why_no_peer() -> str:

@@ -103,14 +103,15 @@ class Measuring:
         pool.answers(self.prompts(1), WARM_TOKENS)
         return pool
 
-    def unsplit(self, kind: str = "stateful") -> Unsplit:
+    def unsplit(self, kind: str = "stateful", core: int = 0) -> Unsplit:
         """Load the unsplit model; it ends with the measurement.
 
         Args:
             kind: ``stateful`` or ``batched``.
+            core: Where it runs.
         """
         path = self.model.xml if kind == "stateful" else self.model.whole.path
-        unsplit = Unsplit(kind, path, self.given.mode)
+        unsplit = Unsplit(kind, path, self.given.mode, core)
         self.stack.callback(unsplit.close)
         unsplit.answers(self.ids(self.prompts(1)), WARM_TOKENS)
         return unsplit

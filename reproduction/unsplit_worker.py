@@ -145,13 +145,14 @@ def main(arguments: list[str]) -> int:
     """Serve until standard input ends.
 
     Args:
-        arguments: ``stateful`` or ``batched``, fast or exact, and the IR or the one shard's folder.
+        arguments: ``stateful`` or ``batched``, fast or exact, the IR or the one shard's folder, and
+            the number of the core.
 
     Returns:
         The exit status.
     """
-    kind, mode, path = arguments
-    os.sched_setaffinity(0, {0})
+    kind, mode, path, core = arguments
+    os.sched_setaffinity(0, {int(core)})
     model: Answerer = (
         OneByOne(Path(path), mode) if kind == "stateful" else Batched(Path(path), mode)
     )

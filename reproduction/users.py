@@ -1,7 +1,8 @@
 """Users at once: a pool of two nodes, paged and stateful, beside the unsplit model on one core.
 
 For each number of users the unsplit model with one user (U1), the unsplit model with all of them
-batched (U3) and the pool both ways run in turn, so that each ratio is of neighbours.
+batched (U3) and the pool both ways run in turn, so that each ratio is of neighbours. With two users
+there is the unsplit model on each of both cores as well: no pool of two can give more than that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from comparators import why_no_peer
+from comparators import measure_each, why_no_peer
 from measuring import (
     LOOPBACK_MS,
     UNSPLIT,
@@ -31,7 +32,7 @@ from protocol import Repetition, run_arms
 from tables import Plot, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from answer_figures import Answer
     from comparators import Unsplit
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 USERS = (1, 2, 4, 8, 16)
 QUICK_USERS = (1, 2)
 BATCHED = "U3"
+ON_EACH_CORE = "2 x U1"
+_CORES = 2
 
 
 def measure_users(
@@ -54,7 +57,7 @@ def measure_users(
     Args:
         measurement: Begun.
         pools: By kind.
-        unsplit: U1 and U3.
+        unsplit: U1, also on the second core, and U3.
         references: The unsplit model's answers.
         num_users: At once.
     """
@@ -64,12 +67,22 @@ def measure_users(
     arms = {
         UNSPLIT: lambda: unsplit[UNSPLIT].measure(ids[:1], given.tokens),
         BATCHED: lambda: unsplit[BATCHED].measure(ids, given.tokens),
+        **_control_arm(unsplit, ids, given.tokens),
         **{k: split_arm(pool, prompts, given.tokens, references) for k, pool in pools.items()},
     }
     processes = {name: pid for one in unsplit.values() for name, pid in one.processes.items()}
     for kind, pool in pools.items():
         processes |= {f"{kind} {name}": pid for name, pid in pool.processes.items()}
     return run_arms(arms, processes, given.blocks, given.warmups)
+
+
+def _control_arm(
+    unsplit: Mapping[str, Unsplit], ids: list[list[int]], num_tokens: int
+) -> dict[str, Callable[[], dict[str, float]]]:
+    if len(ids) != _CORES:
+        return {}
+    each = [unsplit[UNSPLIT], unsplit[ON_EACH_CORE]]
+    return {ON_EACH_CORE: lambda: measure_each(each, ids, num_tokens)}
 
 
 def table_of(measurement: Measuring, by_users: Mapping[int, Sequence[Repetition]]) -> Table:
@@ -87,7 +100,7 @@ def table_of(measurement: Measuring, by_users: Mapping[int, Sequence[Repetition]
     rows = []
     for num_users, runs in by_users.items():
         one = median_of(runs, UNSPLIT, "tokens_per_s") or 1.0
-        for arm in (BATCHED, *kinds):
+        for arm in (BATCHED, *[ON_EACH_CORE] * (num_users == _CORES), *kinds):
             rate = median_of(runs, arm, "tokens_per_s")
             simulated = None
             if arm in kinds:
@@ -161,7 +174,11 @@ def measure(given: argparse.Namespace) -> None:
     """
     numbers = QUICK_USERS if given.quick else tuple(sorted({1, *given.users}))
     with measuring(given) as measurement:
-        unsplit = {UNSPLIT: measurement.unsplit(), BATCHED: measurement.unsplit("batched")}
+        unsplit = {
+            UNSPLIT: measurement.unsplit(),
+            BATCHED: measurement.unsplit("batched"),
+            ON_EACH_CORE: measurement.unsplit(core=1),
+        }
         pools = {kind: measurement.pool(kind, max(numbers)) for kind in given.kinds}
         prompts = measurement.ids(measurement.prompts(max(numbers)))
         references = unsplit[UNSPLIT].answers(prompts, given.tokens)
