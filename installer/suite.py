@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 PURE_CORE = "pure core"  # how the name of that contract in pyproject.toml begins
 TWO_AT_A_TIME = ("-n", "2", "--dist", "load")
 # What a file's tests share (a model's stages and answers) is loaded once. Not by groups: pytest 9.2
-# no longer shows xdist 3.8 their names. In their order: the two files on mDNS's port lie far apart.
+# no longer shows xdist 3.8 their names. In their order: the two files on mDNS's port lie far apart,
+# so that neither waits for the other.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 TWO_FILES_AT_A_TIME = ("-n", "2", *BY_FILE)
 # Each file has running nodes of its own. They wait for one another half of the time, so that two

@@ -26,12 +26,7 @@ REWINDS = [0, 1, 2, 3, 4, 5, 6, 7]
 CANNOT_BE_PAGED = {"mpt"}  # PagedAttention would leave out its bias per head
 
 
-def on_one_worker(name: str):
-    """A model's tests share its references and its stages."""
-    return pytest.param(name, marks=pytest.mark.xdist_group(name))
-
-
-@pytest.fixture(scope="module", params=map(on_one_worker, NAMES))
+@pytest.fixture(scope="module", params=NAMES)
 def model(request, tmp_path_factory):
     xml = FIXTURES / request.param / "openvino_model.xml"
     return Unsplit(xml), analyse(ov.Core(), xml), tmp_path_factory.mktemp(request.param)

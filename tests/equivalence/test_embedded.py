@@ -57,7 +57,6 @@ def test_every_boundary_is_cut_and_not_only_together_with_all_others():
     assert {boundary for chain in cuts for boundary in chain} == set(EVERY)
 
 
-@pytest.mark.xdist_group("embedded, one sequence")
 @pytest.mark.parametrize(("cuts", "kinds"), WAYS, ids=str)
 def test_shards_give_the_unsplit_models_tokens(model, tmp_path, cuts, kinds):
     analysis, prompts, unsplit = model
@@ -69,7 +68,6 @@ def test_shards_give_the_unsplit_models_tokens(model, tmp_path, cuts, kinds):
     shutil.rmtree(tmp_path)
 
 
-@pytest.mark.xdist_group("embedded, four sequences")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cuts", FOR_MANY_SEQUENCES, ids=lambda c: f"{len(c) + 1} stages")
 def test_many_shards_four_sequences_and_rewinds_give_the_same_tokens(model, tmp_path, cuts, kind):

@@ -41,10 +41,6 @@ CHAINS = {
 }
 
 
-def _in_group(chain):
-    return pytest.param(chain, marks=pytest.mark.xdist_group(f"prefix reuse, {chain}"))
-
-
 class Running(NamedTuple):
     """A ring, the loop it lives in, and what it is held against."""
 
@@ -82,10 +78,8 @@ def shards(tmp_path_factory):
 
 
 SHORT = ("paged, 1 stage", "paged, 2 stages", "stateful, 3 stages")
-ALL = [_in_group(chain) for chain in (CHAINS if LONG else SHORT)]
-TWO = pytest.mark.parametrize(
-    "running", [_in_group("paged, 2 stages"), _in_group("stateful, 3 stages")], indirect=True
-)
+ALL = list(CHAINS if LONG else SHORT)
+TWO = pytest.mark.parametrize("running", ["paged, 2 stages", "stateful, 3 stages"], indirect=True)
 
 
 @pytest.fixture(scope="module", params=ALL)

@@ -258,7 +258,6 @@ def others_of(way, head, number, answers):
     return [head.ask(other, OTHERS_TOKENS, GREEDY)]
 
 
-@pytest.mark.xdist_group("embedded, speculation")
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_guesses_change_no_token(way, stages_of, drafter_of, answers, loop, compared):
     """Frames follow each other in any order; trouble comes while guesses are under way."""

@@ -23,8 +23,7 @@ from engine.pool.sightings import Candidate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-# One port of mDNS for all of them: they run on one worker, one after the other.
-pytestmark = pytest.mark.xdist_group("mDNS")
+pytestmark = pytest.mark.usefixtures("mdns_port")
 
 SAID = Announcement("unit-test", "abcdefghijklm", 7420, 1, 1)
 PEER = Candidate(PeerAddress("192.0.2.7", 7420), "known")

@@ -11,8 +11,7 @@ import pytest
 from engine.errors import TransportError
 from engine.pool.multicast_trial import GROUP, PORT, hear_own
 
-# One port of mDNS for all of them: they run on one worker, one after the other.
-pytestmark = pytest.mark.xdist_group("mDNS")
+pytestmark = pytest.mark.usefixtures("mdns_port")
 
 LOOPBACK = "127.0.0.1"
 NAME = b"\x10" + secrets.token_bytes(16)  # of this run: the loopback is everybody's
