@@ -15,7 +15,7 @@ LOOK_S = 0.05
 
 
 @pytest.fixture(scope="module")
-def mdns_port():
+def alone_on_mdns_port():
     """Have the one port of mDNS for this file's tests: another file may run beside them."""
     with Path(tempfile.gettempdir(), "daisy-tests-mdns-port.lock").open("wb") as file:
         lock_in_time(file)

@@ -23,7 +23,7 @@ from engine.pool.sightings import Candidate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = pytest.mark.usefixtures("mdns_port")
+pytestmark = pytest.mark.usefixtures("alone_on_mdns_port")
 
 SAID = Announcement("unit-test", "abcdefghijklm", 7420, 1, 1)
 PEER = Candidate(PeerAddress("192.0.2.7", 7420), "known")

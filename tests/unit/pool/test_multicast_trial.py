@@ -11,7 +11,7 @@ import pytest
 from engine.errors import TransportError
 from engine.pool.multicast_trial import GROUP, PORT, hear_own
 
-pytestmark = pytest.mark.usefixtures("mdns_port")
+pytestmark = pytest.mark.usefixtures("alone_on_mdns_port")
 
 LOOPBACK = "127.0.0.1"
 NAME = b"\x10" + secrets.token_bytes(16)  # of this run: the loopback is everybody's
