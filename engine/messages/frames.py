@@ -70,6 +70,8 @@ _INT8 = 3
 _DTYPE_OF_CODE = {n: np.dtype(kind) for n, kind in ((1, "<f4"), (2, "<f2"), (_INT8, "i1"))}
 _CODE_OF_DTYPE = {dtype: code for code, dtype in _DTYPE_OF_CODE.items()}
 _FEW_IDS = 64
+_F16_CODE = 2
+_F16_NO_NUMBER = 0xF800  # its bits without the sign, moved up by one: this or more
 _BATCH_TYPES = {int(t): t for t in (MessageType.MICRO_BATCH, MessageType.SAMPLED_TOKENS)}
 _PADDING = tuple(bytes(n) for n in range(HIDDEN_ALIGNMENT))
 
@@ -192,6 +194,8 @@ def decode_micro_batch(frame: memoryview) -> MicroBatch:
         _check_scales(scales, RemoteProtocolError)
     hidden = np.frombuffer(frame, _DTYPE_OF_CODE[head.dtype], num_tokens * hidden_size, start)
     hidden = hidden.reshape(num_tokens, hidden_size)
+    if head.dtype == _F16_CODE:
+        _check_f16(hidden)
     return MicroBatch(head.batch_id, head.epoch, steps, ids, hidden, scales)
 
 
@@ -388,6 +392,16 @@ def _check_rows(rows: Iterable[SampledRow], fault: _Fault) -> None:
 def _check_unique(sequence_ids: list[SequenceId], fault: _Fault) -> None:
     if len(set(sequence_ids)) != len(sequence_ids):
         raise fault("A frame names the same sequence twice.")
+
+
+def _check_f16(hidden: NDArray[np.generic]) -> None:
+    """Check that all are finite: what is not has all bits of the exponent, behind the sign.
+
+    Raises:
+        RemoteProtocolError: One is not.
+    """
+    if np.left_shift(hidden.view(np.uint16), 1).max() >= _F16_NO_NUMBER:
+        raise RemoteProtocolError("Hidden states in f16 have a value that is not a number.")
 
 
 def _check_token_ids(ids: NDArray[np.int32], fault: _Fault) -> None:

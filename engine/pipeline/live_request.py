@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     SendToAsker = Callable[[Message], Awaitable[None]]
 
 PROGRESS_EVERY_S = 0.25  # nobody reads faster
+_LAST_LOOK_AFTER_S = 0.05
 
 
 @dataclass(slots=True)
@@ -204,7 +206,7 @@ class LiveRequest:
             if self._failure is not None:
                 raise self._failure
 
-    def _watch(self, heard_s: Callable[[], float]) -> None:
+    def _watch(self, heard_s: Callable[[], float], *, is_last_look: bool = False) -> None:
         """Fail the request once the chain has said nothing at all for too long.
 
         A chain that computes for others is no dead one, and a slow asker no silent chain. One timer
@@ -215,6 +217,11 @@ class LiveRequest:
         rest_s = max(self._waits_from_s or now_s, heard_s()) + TOKEN_DEADLINE_S - now_s
         if rest_s > 0.0:
             self._watchdog = asyncio.get_running_loop().call_later(rest_s, self._watch, heard_s)
+            return
+        if not is_last_look:
+            # This PC may have been held up, and what came meanwhile lies in a socket.
+            look = functools.partial(self._watch, heard_s, is_last_look=True)
+            self._watchdog = asyncio.get_running_loop().call_later(_LAST_LOOK_AFTER_S, look)
             return
         self.fail(
             PeerTimeoutError(

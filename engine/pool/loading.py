@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from engine.config import DEFAULT_CONTEXT_TOKENS, MAX_DEFAULT_CONTEXT_TOKENS
 from engine.errors import DaisyError, PeerTimeoutError, PlacementError, UsageError
 from engine.messages.deployment import Wish
+from engine.messages.hidden_states import hidden_precision
 from engine.messages.pool_control import DeploymentReport, MakeWish
 from engine.pool.order_desk import trouble_of
 from engine.pool.work_report import WorkReport
@@ -84,6 +85,7 @@ class Loading:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._tell(wish_id, send))
             try:
+                hidden_precision(asked.mode, asked.link_precision)  # before anything long begins
                 name = Path(asked.source or "").name  # the others need not know where it lies
                 report = WorkReport(self._node_id, 0, self._office.tell_all, self._loop.time, name)
                 kept = await self._shelf.take_in(asked.source, self._data_dir, report)

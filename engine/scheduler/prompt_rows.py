@@ -55,7 +55,7 @@ class PromptRows:
         """Return how many rows of prompts a pass may have while nobody decodes.
 
         Args:
-            num_tokens: That are to be read in all, from where their computing began.
+            num_tokens: That are to be read in all, from where their computing began; 1 or more.
 
         Returns:
             The largest size by which the last stage has read them about as soon as by any.

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from engine.domain import RowTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+
+_LEAST_S, _MOST_S = 1e-6, 1e4  # of a pass, on whatever device
 
 
 class RowCosts:
@@ -30,10 +33,12 @@ class RowCosts:
         """Take what was measured.
 
         Args:
-            measured: Of different numbers of rows, above 0 s; in any order. Without one row in it,
-                nothing counts as measured.
+            measured: Of different numbers of rows, in any order. Where one row is not among them,
+                or one of them can be no measurement, nothing counts as measured.
         """
         times = sorted(measured, key=attrgetter("rows"))
+        if not _can_be(times):
+            times = []
         self.is_measured = len(times) > 1 and times[0].rows == 1
         if not times or times[0].rows != 1:
             times = [RowTime(1, 1.0), RowTime(2, 2.0)]
@@ -66,3 +71,9 @@ class RowCosts:
             slope = max(slope, (costs[1] - 1) / (rows[1] - 1))
             return costs[1] + slope * (num_rows - rows[1])
         return costs[0] + slope * (num_rows - rows[0])
+
+
+def _can_be(times: Sequence[RowTime]) -> bool:
+    """Whether a stage can have measured these: distinct numbers of rows, times of this world."""
+    are_distinct = len({time.rows for time in times}) == len(times)
+    return are_distinct and all(_LEAST_S <= time.seconds <= _MOST_S for time in times)

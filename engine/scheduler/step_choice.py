@@ -135,9 +135,9 @@ class StepChoice:
 
     def _max_prompt_rows(self) -> int:
         """Return how many rows of prompts the next micro-batch may have, in all."""
-        if self._prompt_rows is None:
-            return self._limits.max_batch_tokens
         running = self._running.values()
+        if self._prompt_rows is None or not running:
+            return self._limits.max_batch_tokens
         decoding = [sequence for sequence in running if not _is_prefilling(sequence)]
         if not decoding:
             return self._prompt_rows.alone(sum(s.num_tokens - s.prefill_start for s in running))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -254,6 +255,12 @@ def test_a_micro_batch_comes_back_equal() -> None:
     assert got.hidden_states.dtype == np.float32
 
 
+@pytest.mark.parametrize("bits", [0x7BFF, 0xFBFF, 0x0001, 0x8000])
+def test_the_largest_and_the_smallest_f16_are_numbers(bits: int) -> None:
+    got = decode(patched(F16_FRAME, len(F16_FRAME) - 2, bits, 2))
+    assert got.hidden_states.view(np.uint16)[-1, -1] == bits
+
+
 def test_f16_and_no_hidden_states_come_back_as_such() -> None:
     half = MICRO_BATCH.hidden_states.astype(np.float16)
     batch = MicroBatch(1, 1, MICRO_BATCH.steps, MICRO_BATCH.token_ids, half)
@@ -333,6 +340,9 @@ def patched(frame: bytes, offset: int, value: int, size: int = 4) -> bytes:
 FRAME = encode_micro_batch(MICRO_BATCH)
 INT8_FRAME = encode_micro_batch(INT8_BATCH)
 SAMPLED = encode_sampled_tokens(SAMPLED_TOKENS)
+F16_FRAME = encode_micro_batch(
+    replace(MICRO_BATCH, hidden_states=MICRO_BATCH.hidden_states.astype(np.float16))
+)
 
 
 @pytest.mark.parametrize(
@@ -372,6 +382,9 @@ SAMPLED = encode_sampled_tokens(SAMPLED_TOKENS)
         (patched(SAMPLED, 18, 1, 1), "carry none"),
         (patched(SAMPLED, 24, 1), "carry none"),
         (patched(SAMPLED, 20, 8193), "8193 sampled tokens"),
+        (patched(F16_FRAME, len(F16_FRAME) - 2, 0x7C00, 2), "not a number"),
+        (patched(F16_FRAME, len(F16_FRAME) - 2, 0xFC00, 2), "not a number"),
+        (patched(F16_FRAME, len(F16_FRAME) - 2, 0x7E01, 2), "not a number"),
         (patched(SAMPLED, 20, 3), "by its header"),
         (patched(SAMPLED, 36, 2**31 - 1), "begins at 2147483647"),
         (patched(SAMPLED, 40, 3), "more than the 2"),

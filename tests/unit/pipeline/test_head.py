@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -516,3 +517,26 @@ def test_a_chain_that_computes_for_others_is_not_given_up(chat_text, monkeypatch
     run(scenario())
     assert second.finished.ttft_s > 1.05
     assert second.finished.completion_tokens == 2
+
+
+def test_what_came_while_this_pc_was_held_up_is_read_before_a_chain_is_given_up(
+    chat_text, monkeypatch
+):
+    """The loop stands still beyond the deadline; the answer, which came in time, is taken next."""
+    monkeypatch.setattr("engine.pipeline.live_request.TOKEN_DEADLINE_S", 0.5)
+    asker, chain = Asker(), ScriptedChain([ENDLESS])
+
+    def late(batch):
+        loop = asyncio.get_running_loop()
+        # It is answered in the pass behind the one in which the deadline is found to be over.
+        loop.call_later(0.4, time.sleep, 0.3)
+        loop.call_later(0.41, lambda: loop.call_soon(chain.answer, batch))
+
+    chain.on_batch = late
+
+    async def scenario():
+        async with running_head(chat_text, chain) as head:
+            await head.answer(question(max_tokens=1), asker.send)
+
+    run(scenario())
+    assert asker.finished.completion_tokens == 1

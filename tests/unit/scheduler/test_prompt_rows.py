@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.domain import RowTime
-from engine.scheduler.limits import PrefixReuse
+from engine.scheduler.limits import PrefixReuse, SchedulerLimits
 from engine.scheduler.prompt_rows import CHUNK_ROWS, MAX_SLOWDOWN, PromptRows
 from engine.scheduler.row_costs import RowCosts
+from engine.scheduler.scheduler import Scheduler
 from tests.timed_chain import TimedChain
 
 # Seconds: half of a model of half a billion parameters on one core, and a device that has rows to
@@ -204,3 +205,17 @@ def test_what_is_in_the_caches_does_not_count_as_to_be_read():
     chain.run_until()
     assert chain.token_times_s[first]
     assert max(each.num_rows for each in chain.passes[num_before:]) == 32
+
+
+@pytest.mark.parametrize("times", [{1: 0.010, 2: 0.021}, {1: 0.010, 4: 0.041}])
+def test_nothing_is_sent_where_nothing_runs(times):
+    """Also where a second row costs more than the first: no prompt is there to be weighed."""
+    limits = SchedulerLimits(
+        max_tokens=1024,
+        block_tokens=32,
+        max_sequences=4,
+        num_stages=2,
+        max_chunks_in_flight=2,
+        row_costs=costs_of(times),
+    )
+    assert Scheduler(limits, 1).next_micro_batch() is None

@@ -45,3 +45,20 @@ def test_one_row_alone():
     costs = costs_of([(1, 0.25)])
     assert (costs.one_row_s, costs.cost(1), costs.cost(4)) == (0.25, 1, 4)
     assert not costs.is_measured
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        [(1, 0.0), (2, 0.1)],
+        [(1, -0.1), (2, 0.1)],
+        [(1, 0.1), (2, 1e300)],
+        [(1, 5e-324), (2, 0.1)],
+        [(1, 0.1), (2, 0.2), (2, 0.3)],
+    ],
+    ids=["no time", "less than none", "endless", "next to none", "twice the same rows"],
+)
+def test_what_no_stage_can_have_measured_counts_for_nothing(measured):
+    costs = costs_of(measured)
+    assert [costs.cost(rows) for rows in (1, 2, 9)] == [1, 2, 9]
+    assert not costs.is_measured
