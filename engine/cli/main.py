@@ -67,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.stopped("Stopped.")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has left; there is nobody to tell.
+        # Whoever read our output has left; there is nobody to tell. What is buffered still would
+        # fail once more when the process ends, with another status.
+        output.forget_reader()
         sys.stderr.close()
         return READER_LEFT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import os
 import subprocess
 import time
 from datetime import datetime
@@ -134,11 +135,14 @@ def test_nothing_outlives_a_command_that_is_killed(number, talking, own_data):
 
 @pytest.mark.alone
 def test_a_reader_that_leaves_ends_everything_without_a_word(data_dir):
+    """Its output is buffered, as everybody's is: what is in the buffer fails no second time."""
     words = command("ask", "--raw", "Once upon a time", "--ignore-eos", "--stages", 1)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     process = subprocess.Popen(
         [*words, "--max-tokens", "400", "--data", str(data_dir)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=buffered,
     )
     try:
         assert process.stdout.read(4)
