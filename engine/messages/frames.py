@@ -150,7 +150,10 @@ def encode_micro_batch(batch: MicroBatch, compute_us: int = 0) -> bytes:
         if batch.row_scales is not None:
             _check_scales(batch.row_scales, LocalProtocolError)
             parts.append(np.ascontiguousarray(batch.row_scales).data)
-        parts += [_PADDING[start - table_end], np.ascontiguousarray(hidden).data]
+        values = np.ascontiguousarray(hidden)
+        if dtype == _F16_CODE:
+            _check_f16(values, LocalProtocolError)
+        parts += [_PADDING[start - table_end], values.data]
     return b"".join(parts)
 
 
@@ -195,7 +198,7 @@ def decode_micro_batch(frame: memoryview) -> MicroBatch:
     hidden = np.frombuffer(frame, _DTYPE_OF_CODE[head.dtype], num_tokens * hidden_size, start)
     hidden = hidden.reshape(num_tokens, hidden_size)
     if head.dtype == _F16_CODE:
-        _check_f16(hidden)
+        _check_f16(hidden, RemoteProtocolError)
     return MicroBatch(head.batch_id, head.epoch, steps, ids, hidden, scales)
 
 
@@ -394,14 +397,10 @@ def _check_unique(sequence_ids: list[SequenceId], fault: _Fault) -> None:
         raise fault("A frame names the same sequence twice.")
 
 
-def _check_f16(hidden: NDArray[np.generic]) -> None:
-    """Check that all are finite: what is not has all bits of the exponent, behind the sign.
-
-    Raises:
-        RemoteProtocolError: One is not.
-    """
+def _check_f16(hidden: NDArray[np.generic], fault: _Fault) -> None:
+    # What is no finite number has all bits of the exponent, behind the sign.
     if np.left_shift(hidden.view(np.uint16), 1).max() >= _F16_NO_NUMBER:
-        raise RemoteProtocolError("Hidden states in f16 have a value that is not a number.")
+        raise fault("Hidden states in f16 have a value that is not a number.")
 
 
 def _check_token_ids(ids: NDArray[np.int32], fault: _Fault) -> None:

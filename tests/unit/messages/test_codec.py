@@ -255,6 +255,12 @@ def test_a_micro_batch_comes_back_equal() -> None:
     assert got.hidden_states.dtype == np.float32
 
 
+def test_what_is_no_number_in_f16_is_not_sent() -> None:
+    half = np.full(MICRO_BATCH.hidden_states.shape, np.inf, np.float16)
+    with pytest.raises(LocalProtocolError, match="not a number"):
+        encode_micro_batch(replace(MICRO_BATCH, hidden_states=half))
+
+
 @pytest.mark.parametrize("bits", [0x7BFF, 0xFBFF, 0x0001, 0x8000])
 def test_the_largest_and_the_smallest_f16_are_numbers(bits: int) -> None:
     got = decode(patched(F16_FRAME, len(F16_FRAME) - 2, bits, 2))
