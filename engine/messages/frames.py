@@ -66,11 +66,10 @@ _STEP = struct.Struct("<IIII")
 _ROW = struct.Struct("<III")
 _TOKEN_DTYPE = np.dtype("<i4")
 _SCALE_DTYPE = np.dtype("<f4")
-_INT8 = 3
-_DTYPE_OF_CODE = {n: np.dtype(kind) for n, kind in ((1, "<f4"), (2, "<f2"), (_INT8, "i1"))}
+_F32, _F16, _INT8 = 1, 2, 3
+_DTYPE_OF_CODE = {n: np.dtype(kind) for n, kind in ((_F32, "<f4"), (_F16, "<f2"), (_INT8, "i1"))}
 _CODE_OF_DTYPE = {dtype: code for code, dtype in _DTYPE_OF_CODE.items()}
 _FEW_IDS = 64
-_F16_CODE = 2
 _F16_NO_NUMBER = 0xF800  # its bits without the sign, moved up by one: this or more
 _BATCH_TYPES = {int(t): t for t in (MessageType.MICRO_BATCH, MessageType.SAMPLED_TOKENS)}
 _PADDING = tuple(bytes(n) for n in range(HIDDEN_ALIGNMENT))
@@ -151,7 +150,7 @@ def encode_micro_batch(batch: MicroBatch, compute_us: int = 0) -> bytes:
             _check_scales(batch.row_scales, LocalProtocolError)
             parts.append(np.ascontiguousarray(batch.row_scales).data)
         values = np.ascontiguousarray(hidden)
-        if dtype == _F16_CODE:
+        if dtype == _F16:
             _check_f16(values, LocalProtocolError)
         parts += [_PADDING[start - table_end], values.data]
     return b"".join(parts)
@@ -197,7 +196,7 @@ def decode_micro_batch(frame: memoryview) -> MicroBatch:
         _check_scales(scales, RemoteProtocolError)
     hidden = np.frombuffer(frame, _DTYPE_OF_CODE[head.dtype], num_tokens * hidden_size, start)
     hidden = hidden.reshape(num_tokens, hidden_size)
-    if head.dtype == _F16_CODE:
+    if head.dtype == _F16:
         _check_f16(hidden, RemoteProtocolError)
     return MicroBatch(head.batch_id, head.epoch, steps, ids, hidden, scales)
 
