@@ -136,9 +136,9 @@ class StepChoice:
     def _max_prompt_rows(self) -> int:
         """Return how many rows of prompts the next micro-batch may have, in all."""
         running = self._running.values()
-        if self._prompt_rows is None or not running:
-            return self._limits.max_batch_tokens
         decoding = [sequence for sequence in running if not _is_prefilling(sequence)]
+        if self._prompt_rows is None or len(decoding) == len(running):
+            return self._limits.max_batch_tokens  # nobody reads: nothing is weighed for a decode
         if not decoding:
             return self._prompt_rows.alone(sum(s.num_tokens - s.prefill_start for s in running))
         num_rows = sum(1 + self._num_drafts(sequence) for sequence in decoding)
