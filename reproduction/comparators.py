@@ -47,7 +47,7 @@ class Unsplit:
         """Load it.
 
         Args:
-            kind: ``stateful`` for U1, ``batched`` for U3.
+            kind: ``stateful`` for U1, ``batched`` for U3, ``guessed`` for U2 and U4.
             path: The IR, or the folder of one shard.
             mode: Fast or exact.
             core: Number of its core.

@@ -315,7 +315,7 @@ def main() -> int:
     """Run the script; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     add_arguments(parser, tokens=64, blocks=1)
-    parser.set_defaults(model="embedded", jitter_ms=0.0, mbit_per_s=None)
+    parser.set_defaults(model="embedded", speculate=True, jitter_ms=0.0, mbit_per_s=None)
     parser.add_argument("--prompts", default="answers", choices=["answers", "tasks"])
     parser.add_argument("--per-kind", type=int, default=4, help="prompts of each kind, all links")
     parser.add_argument("--first", type=int, default=0, help="number of the first one of each kind")

@@ -58,7 +58,12 @@ class MeasuredModel:
 
 
 def prepared(
-    source: str, folder: Path = MODELS, cut: int | None = None, mode: str = "fast"
+    source: str,
+    folder: Path = MODELS,
+    cut: int | None = None,
+    mode: str = "fast",
+    *,
+    speculate: bool = False,
 ) -> MeasuredModel:
     """Make, or find again, a model in both forms.
 
@@ -67,15 +72,17 @@ def prepared(
         folder: Where what is made lies, until somebody deletes it.
         cut: The layer before which to cut; None for where both stages take the same time.
         mode: In which costs are measured, and so the cut: fast or exact.
+        speculate: Whether guesses may come, in which case rows are computed otherwise.
     """
+    way = (mode, "speculate") if speculate else (mode,)
     files = _opened(source, folder)
     place = folder / f"{Path(source).name}-shards"
     whole = _split(files, place / "whole", ())
-    whole_costs = _costs(whole, place / "whole", mode)[0]
+    whole_costs = _costs(whole, place / "whole", way)[0]
     if cut is None:
-        cut = _measured_cut(files, whole.manifest.model.num_layers, place, mode)
+        cut = _measured_cut(files, whole.manifest.model.num_layers, place, way)
     split = _split(files, place / f"cut-{cut}", (cut,))
-    costs = _costs(split, place / f"cut-{cut}", mode)
+    costs = _costs(split, place / f"cut-{cut}", way)
     return MeasuredModel(Path(source).name, files.xml, whole, split, costs, whole_costs)
 
 
@@ -125,20 +132,20 @@ def _ignore(_: Progress) -> None:
     """Nobody waits for it."""
 
 
-def _measured_cut(files: ModelFiles, num_layers: int, place: Path, mode: str) -> int:
+def _measured_cut(files: ModelFiles, num_layers: int, place: Path, way: tuple[str, ...]) -> int:
     """Cut in the middle, see what each half takes, and say where to cut instead."""
     middle = num_layers // 2
     name = place / f"cut-{middle}"
-    halves = _costs(_split(files, name, (middle,)), name, mode)
+    halves = _costs(_split(files, name, (middle,)), name, way)
     return best_cut(num_layers, middle, halves[0].ms(1), halves[1].ms(1))
 
 
-def _costs(folder: ShardFolder, place: Path, mode: str) -> tuple[StageCosts, ...]:
+def _costs(folder: ShardFolder, place: Path, way: tuple[str, ...]) -> tuple[StageCosts, ...]:
     """Return what the stages cost; measured once, for the simulator and for the cut."""
-    kept = place.with_name(f"{place.name}-{mode}-{_COSTS}")
+    kept = place.with_name(f"{place.name}-{'-'.join(way)}-{_COSTS}")
     if not kept.exists():
         script = Path(__file__).parent / "stage_costs.py"
-        command = [sys.executable, str(script), str(folder.path), mode]
+        command = [sys.executable, str(script), str(folder.path), *way]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         kept.write_text(done.stdout, "utf-8")
     return costs_of(json.loads(kept.read_text("utf-8")))

@@ -113,6 +113,7 @@ class MeasuredPool:
             base_port=shape.base_port,
             cpus=[(core,) for core in range(num_stages)],
             draft="auto" if shape.has_draft_model else "none",
+            speculate=shape.is_guessed,
         )
         self._open = open_local_pool(folder, options)
         self._place = tempfile.TemporaryDirectory(prefix="daisy-measured-")

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, tokens: int = TOKENS, bloc
     parser.add_argument("--mode", choices=["fast", "exact"], default="fast")
     parser.add_argument("--quick", action="store_true", help="about a minute; shows that it works")
     add_protocol_arguments(parser)
-    parser.set_defaults(blocks=blocks, warmups=1)
+    parser.set_defaults(blocks=blocks, warmups=1, speculate=False)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Measuring:
         """Load the unsplit model; it ends with the measurement.
 
         Args:
-            kind: ``stateful`` or ``batched``.
+            kind: ``stateful``, ``batched``, or ``guessed`` for batched with a drafter.
             core: Where it runs.
         """
         path = self.model.xml if kind == "stateful" else self.model.whole.path
@@ -153,7 +153,9 @@ def measuring(given: argparse.Namespace) -> Iterator[Measuring]:
         given.tokens = min(given.tokens, QUICK_TOKENS)
     load = refuse_when_busy(given.max_load, given.force)
     with alone(), ExitStack() as stack:
-        model = prepared(given.model, given.models, given.cut, given.mode)
+        model = prepared(
+            given.model, given.models, given.cut, given.mode, speculate=given.speculate
+        )
         tokenizer = load_chat_text(model.split).tokenizer
         yield Measuring(given, load, model, tokenizer, stack)
 

@@ -73,6 +73,7 @@ def load(folder: Path, scratch: Path, kind: str, mode: str) -> tuple[Stage, int]
         sliding_window=window,
         cache_dir=None,
         golden=None,
+        rows_alike=True,
     )
     return load_stage(order), vocab_size
 

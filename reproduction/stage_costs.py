@@ -99,7 +99,13 @@ def _between(known: Mapping[int, float], wanted: int) -> float:
 
 
 def load_here(
-    folder: ShardFolder, index: int, *, kind: str = "paged", mode: str = "fast", sequences: int = 16
+    folder: ShardFolder,
+    index: int,
+    *,
+    kind: str = "paged",
+    mode: str = "fast",
+    sequences: int = 16,
+    speculate: bool = False,
 ) -> Stage:
     """Load a stage into this process, for one thread.
 
@@ -109,6 +115,7 @@ def load_here(
         kind: Paged or stateful.
         mode: Fast or exact.
         sequences: At once.
+        speculate: As a placement says it.
     """
     place = StagePlace(
         node_id=NodeId("measured"),
@@ -125,6 +132,7 @@ def load_here(
         context_tokens=4096,
         max_sequences=sequences,
         stages=(place,),
+        speculate=speculate,
     )
     return load_stage(folder.order(placement, place))
 
@@ -132,8 +140,9 @@ def load_here(
 class _Passes:
     """Passes through one stage, timed."""
 
-    def __init__(self, folder: ShardFolder, index: int, mode: str) -> None:
-        self._stage = load_here(folder, index, mode=mode, sequences=max(WIDTHS))
+    def __init__(self, folder: ShardFolder, index: int, mode: str, *, speculate: bool) -> None:
+        sequences = max(WIDTHS)
+        self._stage = load_here(folder, index, mode=mode, sequences=sequences, speculate=speculate)
         self._model = folder.manifest.model
         self._history = TokenHistory()
         self._random = np.random.default_rng(0)
@@ -177,15 +186,16 @@ class _Passes:
         return statistics.median(times[NUM_WARMUPS:])
 
 
-def measure(folder: ShardFolder, index: int, mode: str) -> StageCosts:
+def measure(folder: ShardFolder, index: int, mode: str, *, speculate: bool) -> StageCosts:
     """Measure one stage, paged, on this process's core.
 
     Args:
         folder: Of shards.
         index: Which one.
         mode: Fast or exact.
+        speculate: As a placement says it.
     """
-    passes = _Passes(folder, index, mode)
+    passes = _Passes(folder, index, mode, speculate=speculate)
     rows = {width: passes.median_ms(1, width, width) for width in WIDTHS}
     # Of a prompt, only the last row goes through the LM head.
     rows |= {width: passes.median_ms(1, width, 1, NUM_CHUNK_PASSES) for width in CHUNKS}
@@ -196,16 +206,20 @@ def main(arguments: Sequence[str]) -> int:
     """Measure every stage of a folder on the first core; print JSON.
 
     Args:
-        arguments: The folder, and fast or exact.
+        arguments: The folder, fast or exact, and ``speculate`` where guesses may come.
 
     Returns:
         The exit status.
     """
     os.sched_setaffinity(0, {0})
-    path, mode = arguments
+    path, mode, *guesses = arguments
     folder = open_shard_folder(Path(path))
     stages = range(len(folder.manifest.shards))
-    print(json.dumps([asdict(measure(folder, index, mode)) for index in stages]))
+    print(
+        json.dumps([
+            asdict(measure(folder, index, mode, speculate=bool(guesses))) for index in stages
+        ])
+    )
     return 0
 
 

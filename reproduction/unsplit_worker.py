@@ -85,14 +85,17 @@ class OneByOne:
 class Batched:
     """One stage with every layer, and the scheduler."""
 
-    def __init__(self, shards: Path, mode: str) -> None:
+    def __init__(self, shards: Path, mode: str, *, speculate: bool) -> None:
         """Load the model.
 
         Args:
             shards: One shard.
             mode: Fast or exact.
+            speculate: Whether guesses may come.
         """
-        self._stage = load_here(open_shard_folder(shards), 0, mode=mode, sequences=MAX_USERS)
+        self._stage = load_here(
+            open_shard_folder(shards), 0, mode=mode, sequences=MAX_USERS, speculate=speculate
+        )
         self._history = TokenHistory()
 
     def answers(
@@ -145,8 +148,8 @@ def main(arguments: list[str]) -> int:
     """Serve until standard input ends.
 
     Args:
-        arguments: ``stateful`` or ``batched``, fast or exact, the IR or the one shard's folder, and
-            the number of the core.
+        arguments: ``stateful``, ``batched`` or ``guessed``, fast or exact, the IR or the one
+            shard's folder, and the number of the core.
 
     Returns:
         The exit status.
@@ -154,7 +157,9 @@ def main(arguments: list[str]) -> int:
     kind, mode, path, core = arguments
     os.sched_setaffinity(0, {int(core)})
     model: Answerer = (
-        OneByOne(Path(path), mode) if kind == "stateful" else Batched(Path(path), mode)
+        OneByOne(Path(path), mode)
+        if kind == "stateful"
+        else Batched(Path(path), mode, speculate=kind == "guessed")
     )
     print("[]", flush=True)
     for line in sys.stdin:

@@ -49,6 +49,7 @@ class PoolOptions:
         base_port: Of the first node; 0 lets the system choose all.
         cpus: Processors of each stage, in order; None for all.
         draft: As ``draft_choice`` takes it.
+        speculate: Whether the head may guess ahead, for any request.
     """
 
     kind: StageKind | None = None
@@ -60,6 +61,7 @@ class PoolOptions:
     base_port: int = 0
     cpus: Sequence[tuple[int, ...]] | None = None
     draft: str = "none"
+    speculate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,7 @@ def _placement(folder: ShardFolder, options: PoolOptions, nodes: Sequence[LocalN
             )
             for index, (node, shard) in enumerate(zip(nodes, shards, strict=True))
         ),
+        speculate=options.speculate,
     )
 
 

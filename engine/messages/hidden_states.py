@@ -71,7 +71,8 @@ def narrowed(rows: NDArray[np.float32], precision: HiddenPrecision) -> SentHidde
     """Bring a stage's output into the form in which it is sent.
 
     All rows of a frame go as f32 where a value of any is too large for the form or is no finite
-    number; else no row depends on another. f16 is rounded to nearest, and halves away from zero.
+    number. No row depends on another: in such a frame, too, those that fit are rounded as the form
+    rounds them. f16 is rounded to nearest, and halves away from zero.
 
     Args:
         rows: float32 ``[num_tokens, hidden_size]``, at least one value; not changed. The result
@@ -82,15 +83,35 @@ def narrowed(rows: NDArray[np.float32], precision: HiddenPrecision) -> SentHidde
         return SentHiddenStates(rows)
     if precision == "f16":
         # A NaN is neither.
-        fits = rows.max() <= MAX_F16 and rows.min() >= -MAX_F16
-        return SentHiddenStates(_to_f16(rows) if fits else rows)
-    largest = np.maximum(rows.max(axis=1), -rows.min(axis=1))
-    if not largest.max() <= MAX_INT8 * MAX_ROW_SCALE:
-        return SentHiddenStates(rows)
+        if rows.max() <= MAX_F16 and rows.min() >= -MAX_F16:
+            return SentHiddenStates(_to_f16(rows))
+        return SentHiddenStates(_rounded(rows, _largest(rows) <= MAX_F16, precision))
+    largest = _largest(rows)
+    fits = largest <= MAX_INT8 * MAX_ROW_SCALE
+    if not fits.all():
+        return SentHiddenStates(_rounded(rows, fits, precision))
     scales = np.maximum(np.divide(largest, _STEPS), _LEAST_SCALE)
     steps = np.divide(rows, scales[:, None])
     np.rint(steps, steps)
     return SentHiddenStates(steps.astype(np.int8), scales)
+
+
+def _largest(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the largest size of a value of each row, float32 ``[num_tokens]``."""
+    largest: NDArray[np.float32] = np.maximum(rows.max(axis=1), -rows.min(axis=1))
+    return largest
+
+
+def _rounded(
+    rows: NDArray[np.float32], fits: NDArray[np.bool_], precision: HiddenPrecision
+) -> NDArray[np.float32]:
+    """Return rows of which those that fit a form are what they would be in it, in f32."""
+    rounded = rows.copy()
+    if fits.any():
+        out = np.empty((int(fits.sum()), rows.shape[1]), np.float32)
+        _widen(narrowed(rows[fits], precision), out)
+        rounded[fits] = out
+    return rounded
 
 
 def widen_into(batch: MicroBatch, out: NDArray[np.float32]) -> None:
@@ -103,9 +124,13 @@ def widen_into(batch: MicroBatch, out: NDArray[np.float32]) -> None:
     Raises:
         ValueError: It has none.
     """
-    values, scales = batch.hidden_states, batch.row_scales
-    if values is None:
+    if batch.hidden_states is None:
         raise ValueError("the batch has no hidden states")
+    _widen(SentHiddenStates(batch.hidden_states, batch.row_scales), out)
+
+
+def _widen(sent: SentHiddenStates, out: NDArray[np.float32]) -> None:
+    values, scales = sent
     if scales is not None:
         np.multiply(values, scales[:, None], out)
     elif values.dtype == np.float16:

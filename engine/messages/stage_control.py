@@ -43,6 +43,9 @@ class LoadShard(Message, frozen=True):
     precision: str | None = None  # fast mode: instead of the device's own choice
     hidden_precision: HiddenPrecision = "f32"  # of what goes to the next stage, where it fits
     times_rows: bool = False  # of a first stage: says what passes cost by the number of their rows
+    # Fast mode: whether a row must be the same to the last bit with guesses behind it and without,
+    # for a few percent of a single row's time. In exact mode it always is.
+    rows_alike: bool = False
 
 
 class ShardLoaded(Message, frozen=True):

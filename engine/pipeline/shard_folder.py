@@ -99,6 +99,7 @@ class ShardFolder:
             golden=self._golden(place),
             times_rows=True,
             hidden_precision=hidden_precision(place.mode, place.link_precision),
+            rows_alike=placement.speculate,
         )
 
     def verify(self, layers: LayerRange) -> None:

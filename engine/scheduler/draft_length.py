@@ -7,12 +7,12 @@ guesses cheap; stages that others keep busy make them dear.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.scheduler.acceptance import Acceptance
 from engine.scheduler.circuit import MAX_FRAMES
+from engine.typical_time import TypicalTime
 
 if TYPE_CHECKING:
     from engine.domain import SequenceId
@@ -60,18 +60,6 @@ class _RunningMean:
         self.mean += (value - self.mean) / self._num
 
 
-class _Typical:
-    """Median of the newest times; 0 without any."""
-
-    def __init__(self) -> None:
-        self.value = 0.0
-        self._newest: deque[float] = deque(maxlen=_REMEMBERED_TIMES)
-
-    def add(self, value: float) -> None:
-        self._newest.append(value)
-        self.value = sorted(self._newest)[(len(self._newest) - 1) // 2]
-
-
 class DraftLength:
     """Chooses among ``DRAFT_LENGTHS`` for the sequences of one head. For one thread."""
 
@@ -88,7 +76,7 @@ class DraftLength:
         # Of one row, by all stages together; of a frame's ways between them; to guess a token.
         self._compute_s = _RunningMean(row_costs.one_row_s * num_stages)
         self._link_s = _RunningMean()
-        self._draft_s = _Typical()
+        self._draft_s = TypicalTime()
         self._pool = Acceptance(_MAX_LENGTH, _POOL_DECAY)
         self._records: dict[SequenceId, _Record] = {}
         self._priors = self._pool_rates()

@@ -28,6 +28,9 @@ _INPUT_RANKS = {
     "beam_idx": 1,
     "sampled_tokens_indices": 1,
 }
+# A scale for each token's keys. The device's own choice is one for a block of tokens, which is made
+# anew with every token that comes: then guesses that are taken back leave a trace in those before.
+_PAGED_CPU_PROPERTIES = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"}
 _FOUR_BITS = frozenset({"u4", "i4"})
 _VIEWS = frozenset({"Convert", "Transpose", "Reshape"})
 
@@ -118,6 +121,8 @@ def compile_options(core: ov.Core, model: ov.Model, request: LoadShard) -> Compi
         properties["INFERENCE_NUM_THREADS"] = str(request.num_threads)
         # Several stages on one PC would otherwise pin themselves to the same first cores.
         properties["ENABLE_CPU_PINNING"] = "NO"
+    if request.device == "CPU" and request.kind == "paged":
+        properties |= _PAGED_CPU_PROPERTIES
     if request.kind == "stateful":
         properties |= _stateful_properties(model, request)
     return CompileOptions(properties, notes)

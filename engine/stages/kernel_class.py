@@ -3,8 +3,16 @@
 A device has other kernels for one row than for several: one token of a sequence is attended to by
 another one than two are, and a matrix by one row is multiplied by another one than by two. The
 results differ in the last bits, so a token decoded alone could differ, once in a long while, from
-the same token decoded with drafts behind it or with neighbours. In exact mode no sequence is
-therefore computed by a single row: such a step gets a second one, which nobody looks at. Pure.
+the same token decoded with drafts behind it or with neighbours. Two ways keep to one kernel:
+
+- *widened*, exact mode: no sequence is computed by a single row. Such a step gets a second one,
+  which nobody looks at. Prompts and tokens are then alike, whoever reads them again.
+- *apart*, fast mode: a token and the drafts behind it are computed as so many sequences of one row
+  each, on the same blocks: what a row writes, the rows behind it read in the same pass. That costs
+  nothing where there are many users, and a prompt read again may differ in the last bits.
+
+Whichever it is, no matrix is multiplied by one row: rows are filled up in a block that nobody
+reads. Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from engine.domain import MicroBatch, SequenceStep
+from engine.domain import MicroBatch, SequenceId, SequenceStep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+LEAST_ROWS = 2  # of a matrix that is multiplied
+_NOBODY = SequenceId(2**32 - 1)  # no head gives it out
 
 
 class Widened(NamedTuple):
@@ -29,6 +42,18 @@ class Widened(NamedTuple):
 
     batch: MicroBatch
     rows: NDArray[np.int64]
+
+
+class Subsequences(NamedTuple):
+    """A batch as a paged device is given it.
+
+    Attributes:
+        batch: Its steps are what the device attends to at once.
+        tables: The physical blocks of each step, int32 ``[blocks]``, past and new tokens.
+    """
+
+    batch: MicroBatch
+    tables: Sequence[NDArray[np.int32]]
 
 
 def widened(batch: MicroBatch) -> Widened:
@@ -52,3 +77,49 @@ def widened(batch: MicroBatch) -> Widened:
     )
     doubled = np.repeat(np.arange(len(rows)), repeats)
     return Widened(batch.taking(steps, doubled), rows)
+
+
+def apart(given: Subsequences, block_tokens: int) -> Subsequences:
+    """Make each row of a token with drafts a step of its own.
+
+    Prompts stay as they are: their rows have no logits, but for the last.
+
+    Args:
+        given: Checked.
+        block_tokens: A block holds so many.
+    """
+    batch = given.batch
+    if all(s.num_tokens == 1 or s.num_logits != s.num_tokens for s in batch.steps):
+        return given
+    steps: list[SequenceStep] = []
+    tables: list[NDArray[np.int32]] = []
+    for step, table in zip(batch.steps, given.tables, strict=True):
+        if step.num_logits != step.num_tokens:
+            steps.append(step)
+            tables.append(table)
+            continue
+        for past_len in range(step.past_len, step.past_len + step.num_tokens):
+            steps.append(SequenceStep(step.sequence_id, past_len, 1, 1))
+            tables.append(table[: past_len // block_tokens + 1])
+    arrays = (batch.token_ids, batch.hidden_states, batch.row_scales)
+    return Subsequences(MicroBatch(batch.batch_id, batch.epoch, tuple(steps), *arrays), tables)
+
+
+def filled(given: Subsequences, num_rows: int, block: int) -> Subsequences:
+    """Put rows behind a batch's, up to a number of rows; the last row is repeated.
+
+    Args:
+        given: Any.
+        num_rows: Where it has as many, it stays as it is; at most a block more than it has.
+        block: Physical block that is no sequence's: the rows that are put in write there.
+    """
+    batch = given.batch
+    num_missing = num_rows - len(batch.token_ids)
+    if num_missing <= 0:
+        return given
+    step = SequenceStep(_NOBODY, 0, num_missing, 0)
+    rows = np.minimum(np.arange(num_rows), len(batch.token_ids) - 1)
+    return Subsequences(
+        batch.taking((*batch.steps, step), rows),
+        [*given.tables, np.array([block], np.int32)],
+    )

@@ -8,6 +8,7 @@ run on hardware. The NPU has no PagedAttention.
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,15 @@ from engine.stages.batch_arrays import check_batch, check_finite, logits_rows
 from engine.stages.blocks import KVBlocks
 from engine.stages.compilation import compile_options, compile_shard, last_line, read_shard
 from engine.stages.fusion_count import check_fusion, count_paged
-from engine.stages.kernel_class import Widened, widened
+from engine.stages.kept_width import KeptWidth
+from engine.stages.kernel_class import (
+    LEAST_ROWS,
+    Subsequences,
+    Widened,
+    apart,
+    filled,
+    widened,
+)
 from engine.stages.paged_graph import make_paged
 from engine.stages.paged_inputs import PagedInputs
 
@@ -40,13 +49,29 @@ class PagedStage:
     """
 
     def __init__(
-        self, request: ov.InferRequest, blocks: KVBlocks, description: StageDescription
+        self,
+        request: ov.InferRequest,
+        blocks: KVBlocks,
+        description: StageDescription,
+        *,
+        rows_alike: bool,
     ) -> None:
-        """Take an infer request whose caches are set; ``load_paged`` makes one."""
+        """Take an infer request whose caches are set; ``load_paged`` makes one.
+
+        Args:
+            request: Of the compiled shard.
+            blocks: One fewer than the caches have.
+            description: Of the stage.
+            rows_alike: Whether a row must not depend on how many are computed beside it.
+        """
         self.description = description
         self._request = request
         self._blocks = blocks
         self._inputs = PagedInputs(request, description.hidden_size)
+        self._least_rows = LEAST_ROWS if rows_alike else 1
+        self._is_apart = rows_alike and description.mode == "fast"
+        # What another number of rows costs is known of the CPU.
+        self._width = KeptWidth(self._least_rows) if description.device == "CPU" else None
         self._row_width = None if description.is_first else description.hidden_size
         part = "logits" if description.is_last else "hidden states"
         self._what = f"{part} of layers {description.layers}"
@@ -100,12 +125,12 @@ class PagedStage:
         """
         wanted = wide.rows[logits_rows(batch.steps)]
         num_wanted = len(wanted)
-        if wide.batch is not batch and num_wanted == 1:
-            wanted = np.repeat(wanted, 2)  # the LM head has a kernel for one row as well
+        if num_wanted == 1:  # the LM head has a kernel for one row as well
+            wanted = np.repeat(wanted, self._least_rows)
         try:
-            tables = [self._blocks.table(s.sequence_id) for s in batch.steps]
-            self._inputs.write(wide.batch, tables, wanted)
-            self._request.infer()
+            laid = self._lay_out(wide.batch)
+            self._inputs.write(laid.batch, laid.tables, wanted)
+            self._compute(len(laid.batch.token_ids))
             output: NDArray[np.float32] = self._request.get_output_tensor(0).data
         except RuntimeError as exc:
             raise InferenceError(
@@ -117,7 +142,28 @@ class PagedStage:
         if self.description.is_last:
             rows = output if self._inputs.takes_rows else output[wanted]
             return rows[:num_wanted]
-        return output if wide.batch is batch else output[wide.rows]
+        return output[: len(wide.rows)] if wide.batch is batch else output[wide.rows]
+
+    def _lay_out(self, batch: MicroBatch) -> Subsequences:
+        """Say in which subsequences a batch is computed, and fill it up."""
+        laid = Subsequences(batch, [self._blocks.table(s.sequence_id) for s in batch.steps])
+        if self._is_apart:
+            laid = apart(laid, self._blocks.block_tokens)
+        num_rows = max(len(batch.token_ids), self._least_rows)
+        if self._width is not None and all(s.num_logits for s in batch.steps):
+            num_rows = self._width.choose(num_rows)
+        return filled(laid, num_rows, self._blocks.num_blocks)
+
+    def _compute(self, num_rows: int) -> None:
+        """Have the device compute what was written.
+
+        Raises:
+            RuntimeError: It fails.
+        """
+        began_s = time.perf_counter()
+        self._request.infer()
+        if self._width is not None:
+            self._width.took(num_rows, time.perf_counter() - began_s)
 
     def begin_from(self, sequence_id: SequenceId, prefix: KeptPrefix) -> None:
         """Open a sequence with another's first blocks; see ``Stage.begin_from``."""
@@ -159,7 +205,8 @@ def load_paged(core: ov.Core, request: LoadShard) -> PagedStage:
     caches = _Caches(compiled)
     num_blocks = math.ceil(request.max_tokens / caches.block_tokens) + request.max_sequences
     infer_request = compiled.create_infer_request()
-    caches.allocate(core, infer_request, request.device, num_blocks)
+    # One more than is given out: the rows that a batch is filled up with write there.
+    caches.allocate(core, infer_request, request.device, num_blocks + 1)
     description = StageDescription(
         layers=request.layers,
         is_first=request.is_first,
@@ -178,7 +225,9 @@ def load_paged(core: ov.Core, request: LoadShard) -> PagedStage:
         notes=options.notes,
     )
     blocks = KVBlocks(num_blocks, caches.block_tokens, caches.block_bytes)
-    return PagedStage(infer_request, blocks, description)
+    # What is known of kernels is known of the CPU; exact mode keeps to it everywhere.
+    rows_alike = request.mode == "exact" or (request.rows_alike and request.device == "CPU")
+    return PagedStage(infer_request, blocks, description, rows_alike=rows_alike)
 
 
 class _Caches:

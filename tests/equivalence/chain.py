@@ -192,4 +192,5 @@ def order(
         sliding_window=window,
         cache_dir=None,
         golden=None,
+        rows_alike=True,
     )

@@ -1,5 +1,8 @@
 """Speculation on real stages gives the unsplit model's greedy tokens, whoever guesses.
 
+In fast mode, whose tokens are not the unsplit model's, they are those of the same stages without
+guesses; a prompt that is read again may be rounded otherwise there, so none is.
+
 The long form deals 50 prompts, of 256 tokens each, out over the ways of ``speculation_design``:
 each drafter writes all of them on each kind of stage. What it compared is printed at its end.
 """
@@ -31,7 +34,7 @@ from engine.scheduler.suffix_drafter import SuffixDrafter
 from engine.splitter.analysis import analyse
 from reproduction.fixed_draft_length import FixedDraftLength
 from reproduction.oracle_drafter import OracleDrafter, Recording
-from tests.equivalence.chain import LONG, Stages, Unsplit
+from tests.equivalence.chain import LONG, Chain, Stages, Unsplit
 from tests.equivalence.speculation_design import (
     CHOSEN,
     FACTORS,
@@ -56,8 +59,13 @@ SHORT = [  # every drafter but the one that is part of another, both kinds, each
     Way("model", "stateful", 5, 2, "alone", "lost stages"),
 ]
 WAYS = covering_design() if LONG else SHORT
+FAST = [
+    Way("in turn", "paged", CHOSEN, 2, "guessed", "cancels"),
+    Way("oracle 0.5", "paged", 15, 4, "not guessed", "none"),
+]
 NUM_PROMPTS = 50 if LONG else 2
 NUM_TOKENS = 256 if LONG else 16
+NUM_FAST_PROMPTS = 16 if LONG else 2
 NUM_OTHERS = 16 if LONG else 2
 OTHERS_TOKENS = 48 if LONG else 8
 CUTS = {1: [], 2: [15], 3: [10, 20], 4: [8, 15, 22]}
@@ -93,11 +101,11 @@ def stages_of(embedded, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shards")
     made = {}
 
-    def stages(way):
-        key = way.kind, way.num_stages
+    def stages(way, mode="exact"):
+        key = way.kind, way.num_stages, mode
         if key not in made:
             made.clear()
-            made[key] = Stages(analysis, folder, way.kind).chain(CUTS[way.num_stages]).stages
+            made[key] = Stages(analysis, folder, way.kind, mode).chain(CUTS[way.num_stages]).stages
         return made[key]
 
     return stages
@@ -130,9 +138,9 @@ def draft_model(loop, embedded):
 
 @pytest.fixture
 def drafter_of(request, answers):
-    """Return who guesses in a way."""
+    """Return who guesses in a way; an oracle, what it is told."""
 
-    def drafter(way):
+    def drafter(way, answers=answers):
         if way.drafter == "suffix":
             return SuffixDrafter()
         if way.drafter.startswith("oracle"):
@@ -261,7 +269,24 @@ def others_of(way, head, number, answers):
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_guesses_change_no_token(way, stages_of, drafter_of, answers, loop, compared):
     """Frames follow each other in any order; trouble comes while guesses are under way."""
-    drafter, stages = drafter_of(way), stages_of(way)
+    asked = share_of(way, WAYS, NUM_PROMPTS) if LONG else range(NUM_PROMPTS)
+    compared.update(compare(way, stages_of(way), drafter_of(way), answers, asked, loop))
+
+
+@pytest.mark.parametrize("way", FAST, ids=str)
+def test_guesses_change_no_token_in_fast_mode(way, stages_of, drafter_of, answers, loop, compared):
+    """Answers are those of the same stages, each asked alone and without guesses."""
+    stages = stages_of(way, "fast")
+    others = answers[NUM_PROMPTS : NUM_PROMPTS + NUM_OTHERS]
+    asked = [*answers[:NUM_FAST_PROMPTS], *others]
+    alone = [Recording(ids, Chain(stages).greedy([list(ids)], NUM_TOKENS)[0]) for ids, _ in asked]
+    known = [*alone[:NUM_FAST_PROMPTS], *answers[NUM_FAST_PROMPTS:NUM_PROMPTS]]
+    known += alone[NUM_FAST_PROMPTS:]
+    asked = range(NUM_FAST_PROMPTS)
+    compared.update(compare(way, stages, drafter_of(way, known), known, asked, loop))
+
+
+def compare(way, stages, drafter, answers, asked, loop):
     known = {tuple(a.prompt_ids): a.answer_ids for a in answers}
     rng = random.Random(str(way))  # noqa: S311 - it draws what happens next
     head = head_of(
@@ -271,7 +296,7 @@ def test_guesses_change_no_token(way, stages_of, drafter_of, answers, loop, comp
         lambda _head, _sequence, request: loop.run(drafter.draft([request]))[0],
     )
     doomed = []
-    for number in share_of(way, WAYS, NUM_PROMPTS) if LONG else range(NUM_PROMPTS):
+    for number in asked:
         head.ask(answers[number].prompt_ids, NUM_TOKENS, GREEDY)
         doomed += others_of(way, head, number, answers)
     trouble = Trouble(way, head, doomed, rng)
@@ -283,7 +308,7 @@ def test_guesses_change_no_token(way, stages_of, drafter_of, answers, loop, comp
     for stage in stages:
         assert stage.kv_usage().used_blocks == 0
     assert trouble.num_made or way.trouble == "none" or way.drafter == "suffix"
-    compared.update(what_was_done(head, trouble))
+    return what_was_done(head, trouble)
 
 
 def what_was_done(head, trouble):

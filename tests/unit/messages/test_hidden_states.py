@@ -89,19 +89,20 @@ def test_what_f16_holds_goes_as_f16(value):
 
 
 @pytest.mark.parametrize("value", [65505.0, -70000.0, 3e38, np.inf, -np.inf, np.nan])
-def test_a_frame_with_a_value_beyond_f16_goes_as_f32_and_loses_nothing(value):
+def test_a_frame_with_a_value_beyond_f16_goes_as_f32_and_its_row_loses_nothing(value):
     rows = with_value(value)
     sent = narrowed(rows, "f16")
-    assert sent.values is rows
-    assert arrived(rows, "f16") is rows
+    assert sent.values.dtype == np.float32
+    np.testing.assert_array_equal(arrived(rows, "f16")[2], rows[2])
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -3.4e38])
 def test_a_frame_with_what_int8_can_not_say_goes_as_f32(value):
     rows = with_value(value)
     sent = narrowed(rows, "int8")
-    assert sent.values is rows
+    assert sent.values.dtype == np.float32
     assert sent.row_scales is None
+    np.testing.assert_array_equal(sent.values[2], rows[2])
 
 
 def test_int8_is_off_by_half_a_step_of_its_row_at_most():
@@ -121,6 +122,17 @@ def test_a_row_of_zeros_arrives_as_zeros():
 def test_no_row_depends_on_another(precision):
     alone = np.concatenate([arrived(row[None], precision) for row in ROWS])
     np.testing.assert_array_equal(alone, arrived(ROWS, precision))
+
+
+@pytest.mark.parametrize("value", [3.4e38, np.inf, np.nan])
+@pytest.mark.parametrize("precision", ["f16", "int8"])
+def test_no_row_depends_on_one_that_does_not_fit(precision, value):
+    """Beside it the others arrive as they do without it."""
+    beside = arrived(with_value(value), precision)
+    others = [0, 1, 3, 4]
+    np.testing.assert_array_equal(beside[others], arrived(ROWS, precision)[others])
+    only = np.full((1, 4), value, np.float32)
+    np.testing.assert_array_equal(arrived(only, precision), only)
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16", "int8"])

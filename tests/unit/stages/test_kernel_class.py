@@ -1,10 +1,10 @@
-"""In exact mode a paged stage's rows do not depend on what is computed beside them."""
+"""A paged stage's rows do not depend on what is computed beside them."""
 
 import numpy as np
 import pytest
 
 from engine.domain import MicroBatch, SequenceId
-from engine.stages.kernel_class import widened
+from engine.stages.kernel_class import Subsequences, apart, filled, widened
 from engine.stages.loading import load_stage
 from tests.unit.stages.running import PROMPTS, batch, whole
 
@@ -32,25 +32,82 @@ def test_a_batch_without_single_rows_is_left_alone():
     assert rows.tolist() == [0, 1, 2, 3, 4]
 
 
+def tables_of(given, block_tokens=4):
+    """Of each step its blocks, numbered in order."""
+    numbers = iter(range(100))
+    lengths = [-(-(s.past_len + s.num_tokens) // block_tokens) for s in given.steps]
+    return [np.array([next(numbers) for _ in range(length)], np.int32) for length in lengths]
+
+
+def test_a_token_with_drafts_is_computed_as_so_many_sequences_on_the_same_blocks():
+    """Each reads up to its own position. A prompt's rows stay together."""
+    before = batch((1, 6, [7, 8, 9], 3), (2, 0, [3, 4, 5], 1), (3, 9, [8], 1))
+    tables = tables_of(before)
+    after = apart(Subsequences(before, tables), block_tokens=4)
+    steps = [(s.sequence_id, s.past_len, s.num_tokens) for s in after.batch.steps]
+    assert steps == [(1, 6, 1), (1, 7, 1), (1, 8, 1), (2, 0, 3), (3, 9, 1)]
+    assert [t.tolist() for t in after.tables] == [[0, 1], [0, 1], [0, 1, 2], [3], [4, 5, 6]]
+    assert after.batch.token_ids is before.token_ids
+    assert (after.batch.batch_id, after.batch.epoch) == (before.batch_id, before.epoch)
+
+
+def test_single_rows_are_apart_already():
+    given = Subsequences(before := batch((1, 6, [7], 1), (2, 0, [3, 4], 0)), tables_of(before))
+    assert apart(given, block_tokens=4) is given
+
+
+def test_rows_are_filled_up_in_a_block_that_is_nobodys():
+    """Behind the others, with what is there already."""
+    given = Subsequences(before := batch((1, 6, [7, 8], 2)), tables_of(before))
+    after = filled(given, 5, block=99)
+    assert after.batch.token_ids.tolist() == [7, 8, 8, 8, 8]
+    assert [(s.past_len, s.num_tokens, s.num_logits) for s in after.batch.steps] == [
+        (6, 2, 2),
+        (0, 3, 0),
+    ]
+    assert [t.tolist() for t in after.tables] == [[0, 1], [99]]
+    assert filled(given, 2, block=99) is given
+    assert filled(given, 1, block=99) is given
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
 @pytest.mark.parametrize("name", ["llama", "qwen2", "mixtral"])
-def test_a_token_has_the_same_logits_alone_with_drafts_and_with_neighbours(name):
-    """To the last bit, and after rewinds."""
-    stage = load_stage(whole(name, "paged", max_tokens=512, max_sequences=3))
+def test_a_token_has_the_same_logits_alone_with_drafts_and_with_neighbours(name, mode):
+    """To the last bit, after rewinds, at the edge of a block, and beside a prompt."""
+    stage = load_stage(
+        whole(name, "paged", max_tokens=512, max_sequences=4, mode=mode, rows_alike=True)
+    )
     stage.run(batch((1, 0, PROMPTS[0], 1)))
     stage.run(batch((2, 0, [9] * 40, 1)))
-    past, ids = len(PROMPTS[0]), [5, 6, 7, 8, 9, 10, 11, 12]
+    past, ids = len(PROMPTS[0]), [*range(5, 45)]
     alone = []
     for number, token_id in enumerate(ids):
         alone.append(stage.run(batch((1, past + number, [token_id], 1)))[0].copy())
-    for width in (1, 2, 3, 4, 5, 8):
-        rows = stage.run(batch((1, past, ids[:width], width)))
-        for number in range(width):
-            assert np.array_equal(rows[number], alone[number]), (width, number)
+    for start in (20, 0):
+        for width in (1, 2, 3, 4, 5, 8, 16):
+            rows = stage.run(batch((1, past + start, ids[start : start + width], width)))
+            for number in range(width):
+                assert np.array_equal(rows[number], alone[start + number]), (width, number)
     beside = stage.run(batch((2, 40, [3], 1), (1, past, ids[:1], 1)))
     assert np.array_equal(beside[1], alone[0])
     beside = stage.run(batch((1, past, ids[:4], 4), (2, 40, [3, 4], 2)))
     assert np.array_equal(beside[3], alone[3])
-    assert stage.kv_usage().num_sequences == 2
+    beside = stage.run(batch((3, 0, [7] * 33, 1), (1, past + 4, ids[4:6], 2)))
+    assert np.array_equal(beside[1:], alone[4:6])
+    assert stage.kv_usage().num_sequences == 3
+
+
+def test_what_a_batch_is_filled_up_with_changes_no_row(monkeypatch):
+    """Whatever number of rows is chosen."""
+    stage = load_stage(
+        whole("llama", "paged", max_tokens=64, max_sequences=1, mode="fast", rows_alike=True)
+    )
+    stage.run(batch((1, 0, PROMPTS[0], 1)))
+    past = len(PROMPTS[0])
+    alone = [stage.run(batch((1, past + n, [5 + n], 1)))[0].copy() for n in range(2)]
+    for width in (2, 3, 8, 16):
+        monkeypatch.setattr(stage._width, "choose", lambda _, width=width: width)
+        assert np.array_equal(stage.run(batch((1, past, [5, 6], 2))), alone)
 
 
 def test_the_row_that_was_put_in_takes_no_room():
