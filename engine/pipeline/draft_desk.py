@@ -39,6 +39,12 @@ class MeasuredDraftLengths(DraftLengths, Protocol):
         """Take how long guessing so many tokens took."""
         ...
 
+    def took_tokens(
+        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, seconds: float
+    ) -> None:
+        """Take how long a sequence's newest tokens took."""
+        ...
+
 
 class Guessing(NamedTuple):
     """Who guesses for a head, and who says how far."""
@@ -72,6 +78,7 @@ class DraftDesk:
         self._wake = wake
         self._wanted: dict[SequenceId, DraftRequest] = {}
         self._asked_s: dict[SequenceId, float] = {}  # and not answered
+        self._wrote_s: dict[SequenceId, float] = {}
         self._ended: list[SequenceId] = []
         self._has_work = asyncio.Event()
 
@@ -140,6 +147,7 @@ class DraftDesk:
             return
         self._wanted.pop(sequence_id, None)
         self._asked_s.pop(sequence_id, None)
+        self._wrote_s.pop(sequence_id, None)
         self._ended.append(sequence_id)
         self._has_work.set()
 
@@ -164,6 +172,26 @@ class DraftDesk:
         if lap is not None and self.speculation is not None:
             self._guessing.lengths.took_circuit(*lap)
             self.speculation.max_frames = self._circuit.num_frames
+
+    def wrote(
+        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, now_s: float
+    ) -> None:
+        """Note that a sequence has new tokens.
+
+        Args:
+            sequence_id: Whose.
+            num_drafted: Guesses in the frame that they come of.
+            num_tokens: That came together, 1 or more.
+            now_s: When, by the steady clock.
+        """
+        if self._guessing is None:
+            return
+        before_s = self._wrote_s.get(sequence_id)
+        self._wrote_s[sequence_id] = now_s
+        if before_s is not None:
+            self._guessing.lengths.took_tokens(
+                sequence_id, num_drafted, num_tokens, now_s - before_s
+            )
 
     @property
     def _patience_s(self) -> float:

@@ -2,7 +2,9 @@
 
 What is weighed: how often guesses have held, what further rows cost the stages, what guessing
 itself costs, and how long a frame takes round the chain, links included. A long way round makes
-guesses cheap; stages that others keep busy make them dear.
+guesses cheap; stages that others keep busy make them dear. Most of that was measured once, when the
+stage was loaded, and each by itself; whether tokens then come as much sooner with guesses as was
+reckoned is seen by the clock, and guesses that do not keep what they promise are made less.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.scheduler.acceptance import Acceptance
 from engine.scheduler.circuit import MAX_FRAMES
+from engine.scheduler.pace import Pace
 from engine.typical_time import TypicalTime
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ _POOL_DECAY = 0.995
 _PRIORS_EVERY = 8  # drafts
 _SEQUENCE_DECAY = 0.97
 _REMEMBERED_TIMES = 10
+_PRIOR_PASSES = 3.0  # what was measured at load counts for so many
+_PRIOR_TOKENS = 24.0
 _STREAMING_SHARE = 0.9  # of the speed of frames that never stand in each other's way
 _MIN_GAIN = 1.08  # less than that is within the error of what is reckoned, and loses as often
 _FIRST_PROBE_AFTER = 16  # tokens without a guess
@@ -46,6 +51,7 @@ class _Record:
     num_silent: int = 0  # choices of 0 since its last guess
     probe_after: int = _FIRST_PROBE_AFTER
     rates: list[float] | None = field(default=None)  # as of the last trial
+    num_running: int = 1  # at the last choice
 
 
 class _RunningMean:
@@ -73,10 +79,15 @@ class DraftLength:
         """
         self._costs = row_costs
         self._num_stages = num_stages
-        # Of one row, by all stages together; of a frame's ways between them; to guess a token.
-        self._compute_s = _RunningMean(row_costs.one_row_s * num_stages)
+        # Of a pass without guesses, for one row, by all stages together; of a frame's ways
+        # between them; to guess a token.
+        self._loaded_s = row_costs.one_row_s * num_stages
+        self._compute_s = _RunningMean(self._loaded_s)
         self._link_s = _RunningMean()
         self._draft_s = TypicalTime()
+        self._paces: dict[int, Pace] = {}  # of passes with guesses, by their rows
+        self._plain_pace, self._guessed_pace = Pace(_PRIOR_TOKENS), Pace(_PRIOR_TOKENS)
+        self._num_plain_rows = 1
         self._pool = Acceptance(_MAX_LENGTH, _POOL_DECAY)
         self._records: dict[SequenceId, _Record] = {}
         self._priors = self._pool_rates()
@@ -94,11 +105,13 @@ class DraftLength:
             one token that shows whether it would again.
         """
         record = self._record(sequence_id)
-        if record.rates is None:
-            record.rates = record.acceptance.rates(self._priors, _PRIOR_TRIALS)
-        length = self._best(record.rates, num_running, self._draft_s.value)
+        rates = self._rates(record)
+        record.num_running = num_running
+        self._num_plain_rows = -(-num_running // self._num_stages)
+        length = self._best(rates, num_running, self._draft_s.value)
         if length:
             return length
+        self._guessed_pace.fade()
         record.num_silent += 1
         if record.num_silent < record.probe_after:
             return 0
@@ -139,8 +152,14 @@ class DraftLength:
             circuit_s: From its leaving the head to its answer.
             compute_s: How long the stages computed of that.
         """
-        self._compute_s.add(compute_s / self._costs.cost(num_rows))
         self._link_s.add(max(circuit_s - compute_s, 0.0))
+        if num_rows <= self._num_plain_rows:
+            self._compute_s.add(compute_s / self._costs.cost(num_rows))
+            return
+        for pace in self._paces.values():
+            pace.fade()
+        reckoned_s = self._loaded_s * self._costs.cost(num_rows)
+        self._paces.setdefault(num_rows, Pace(_PRIOR_PASSES)).add(1, compute_s, reckoned_s)
 
     def took_draft(self, num_tokens: int, seconds: float) -> None:
         """Take how long guessing took.
@@ -152,11 +171,32 @@ class DraftLength:
         """
         self._draft_s.add(seconds / num_tokens)
 
+    def took_tokens(
+        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, seconds: float
+    ) -> None:
+        """Take how long a sequence's newest tokens took.
+
+        Args:
+            sequence_id: Whose.
+            num_drafted: Guesses in their frame.
+            num_tokens: That came together, 1 or more.
+            seconds: Since those before them.
+        """
+        record = self._records.get(sequence_id)
+        if record is None:
+            return
+        num_running = record.num_running
+        speed = self._speed(num_drafted, self._rates(record), num_running, self._draft_s.value)
+        pace = self._guessed_pace if num_drafted else self._plain_pace
+        pace.add(num_tokens, seconds, num_running / speed)
+
     # ---- what pays -----------------------------------------------------------------------------
 
     def _best(self, rates: list[float], num_running: int, draft_s: float) -> int:
         """Return the length with the most tokens a second; 0 unless another is clearly better."""
-        best, most = 0, self._speed(0, rates, num_running, draft_s) * _MIN_GAIN
+        # That everything takes longer than was reckoned is no fault of guesses.
+        kept = min(self._plain_pace.ratio() / self._guessed_pace.ratio(), 1.0)
+        best, most = 0, self._speed(0, rates, num_running, draft_s) * _MIN_GAIN / kept
         for length in DRAFT_LENGTHS[1:]:
             speed = self._speed(length, rates, num_running, draft_s)
             if speed > most:
@@ -167,7 +207,7 @@ class DraftLength:
         """Return tokens a second of all running sequences, each with drafts of one length."""
         num_groups = min(num_running, self._num_stages)
         per_frame = -(-num_running // self._num_stages)
-        compute_s = self._compute_s.mean * self._costs.cost(per_frame * (length + 1))
+        compute_s = self._compute_s.mean * self._cost(per_frame * (length + 1))
         circuit_s = compute_s + self._link_s.mean
         stage_s = compute_s / self._num_stages
         # A round ends when its frame is back, and not before every group's frame went through
@@ -188,6 +228,15 @@ class DraftLength:
             speed = max(speed, num_sequences * _STREAMING_SHARE / token_s)
         return speed
 
+    def _cost(self, num_rows: int) -> float:
+        """Return c(r) as passes of late had it, or else those with the next number of rows."""
+        cost = self._costs.cost(num_rows)
+        if num_rows <= self._num_plain_rows or not self._paces:
+            return cost
+        nearest = min(self._paces, key=lambda known: abs(known - num_rows))
+        plain = self._compute_s.mean / self._loaded_s
+        return max(cost * self._paces[nearest].ratio(plain) / plain, 1.0)
+
     # ---- bookkeeping ---------------------------------------------------------------------------
 
     def _record(self, sequence_id: SequenceId) -> _Record:
@@ -196,6 +245,11 @@ class DraftLength:
             record = _Record(Acceptance(_MAX_LENGTH, _SEQUENCE_DECAY))
             self._records[sequence_id] = record
         return record
+
+    def _rates(self, record: _Record) -> list[float]:
+        if record.rates is None:
+            record.rates = record.acceptance.rates(self._priors, _PRIOR_TRIALS)
+        return record.rates
 
     def _pool_rates(self) -> list[float]:
         first = [_FIRST_RATE * _RATE_BY_DEPTH**depth for depth in range(_MAX_LENGTH)]

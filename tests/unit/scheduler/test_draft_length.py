@@ -25,10 +25,25 @@ def lengths_of(kind, num_stages=1):
     return DraftLength(costs, num_stages)
 
 
-def speed(kind, rate, link_s=0.0, draft_s=0.0, *, fixed=None, num_tokens=256, num_answers=4):
-    """Return tokens a second over those of plain decoding."""
+def speed(
+    kind,
+    rate,
+    link_s=0.0,
+    draft_s=0.0,
+    *,
+    fixed=None,
+    num_tokens=256,
+    num_answers=4,
+    thought=None,
+    slowness=1.0,
+):
+    """Return tokens a second over those of plain decoding.
+
+    What rows cost is what ``kind`` says; where another was measured, it is ``thought``. All of it
+    takes ``slowness`` times as long as was measured.
+    """
     costs = RowCosts(RowTime(rows, cost) for rows, cost in STEPS[kind])
-    lengths = lengths_of(kind)
+    lengths = lengths_of(thought or kind)
     generator = np.random.default_rng(7)
     took_s, written = 0.0, 0
     for answer in range(num_answers):
@@ -37,16 +52,18 @@ def speed(kind, rate, link_s=0.0, draft_s=0.0, *, fixed=None, num_tokens=256, nu
             length = lengths.choose(SequenceId(answer), 1) if fixed is None else fixed
             held = generator.random(length) < rate
             num_held = length if held.all() else int(np.argmin(held))
-            compute_s = ONE_ROW_S * costs.cost(length + 1)
-            took_s += compute_s + link_s + length * draft_s
+            compute_s = slowness * ONE_ROW_S * costs.cost(length + 1)
+            frame_s = compute_s + link_s + length * draft_s
+            took_s += frame_s
             if length:
                 lengths.took_draft(length, length * draft_s)
             lengths.observe(SequenceId(answer), length, num_held)
             lengths.took_circuit(length + 1, compute_s + link_s, compute_s)
+            lengths.took_tokens(SequenceId(answer), length, num_held + 1, frame_s)
             left -= num_held + 1
             written += num_held + 1
         lengths.forget(SequenceId(answer))
-    return written / took_s * (ONE_ROW_S + link_s)
+    return written / took_s * (slowness * ONE_ROW_S + link_s)
 
 
 @pytest.mark.parametrize("num_answers", [1, 4])
@@ -63,6 +80,40 @@ def test_useless_guesses_cost_next_to_nothing(kind, link_s, draft_s, num_answers
 def test_poor_guesses_never_slow_it_down(kind, rate):
     """Whether they pay or not."""
     assert speed(kind, rate, draft_s=0.0065) >= 0.97
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.7])
+def test_guesses_that_do_not_keep_what_they_promise_are_given_up(rate):
+    """Rows were cheap when they were measured and are dear now; the clock shows it."""
+    slow = speed("dear", rate, thought="wide", fixed=7)
+    assert slow < 0.75
+    assert speed("dear", rate, thought="wide", num_tokens=1024, num_answers=1) >= 0.95
+    assert speed("dear", rate, thought="wide", num_tokens=512, num_answers=8) >= 0.95
+
+
+def test_guesses_that_were_given_up_are_tried_again():
+    """What kept the processors busy may be over."""
+    lengths = lengths_of("wide")
+    for _ in range(60):
+        length = lengths.choose(A, 1)
+        lengths.observe(A, length, length // 2)
+        lengths.took_circuit(length + 1, ONE_ROW_S, ONE_ROW_S)
+        lengths.took_tokens(A, length, length // 2 + 1, ONE_ROW_S * (1 + length))
+    assert not lengths.choose(A, 1)
+    chosen = []
+    for _ in range(2000):
+        chosen.append(length := lengths.choose(A, 1))
+        lengths.observe(A, length, length)
+        lengths.took_circuit(length + 1, ONE_ROW_S, ONE_ROW_S)
+        lengths.took_tokens(A, length, length + 1, ONE_ROW_S)
+    assert min(chosen[-20:]) > 3
+
+
+@pytest.mark.parametrize("rate", [0.7, 0.9])
+@pytest.mark.parametrize("kind", ["bf16", "f32", "wide"])
+def test_a_pc_that_is_slow_altogether_goes_on_guessing(kind, rate):
+    """Everything takes three times as long as when it was loaded, guesses like the rest."""
+    assert speed(kind, rate, slowness=3.0) >= 0.9 * speed(kind, rate)
 
 
 @pytest.mark.parametrize("rate", [0.7, 0.9])
