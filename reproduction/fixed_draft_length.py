@@ -38,7 +38,5 @@ class FixedDraftLength:
     def took_draft(self, num_tokens: int, seconds: float) -> None:
         """Learn nothing from it; see ``MeasuredDraftLengths.took_draft``."""
 
-    def took_tokens(
-        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, seconds: float
-    ) -> None:
+    def took_tokens(self, sequence_id: SequenceId, num_tokens: int, seconds: float) -> None:
         """Learn nothing from it; see ``MeasuredDraftLengths.took_tokens``."""

@@ -71,12 +71,10 @@ class SwitchedGuesses:
         """Tell the setting in use; see ``MeasuredDraftLengths.took_draft``."""
         self._newest.lengths.took_draft(num_tokens, seconds)
 
-    def took_tokens(
-        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, seconds: float
-    ) -> None:
+    def took_tokens(self, sequence_id: SequenceId, num_tokens: int, seconds: float) -> None:
         """Tell the sequence's setting; see ``MeasuredDraftLengths.took_tokens``."""
         if sequence_id in self._of:
-            self._of[sequence_id].lengths.took_tokens(sequence_id, num_drafted, num_tokens, seconds)
+            self._of[sequence_id].lengths.took_tokens(sequence_id, num_tokens, seconds)
 
     def _setting(self, sequence_id: SequenceId) -> _Setting:
         setting = self._of.get(sequence_id)

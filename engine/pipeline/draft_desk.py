@@ -39,9 +39,7 @@ class MeasuredDraftLengths(DraftLengths, Protocol):
         """Take how long guessing so many tokens took."""
         ...
 
-    def took_tokens(
-        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, seconds: float
-    ) -> None:
+    def took_tokens(self, sequence_id: SequenceId, num_tokens: int, seconds: float) -> None:
         """Take how long a sequence's newest tokens took."""
         ...
 
@@ -173,14 +171,11 @@ class DraftDesk:
             self._guessing.lengths.took_circuit(*lap)
             self.speculation.max_frames = self._circuit.num_frames
 
-    def wrote(
-        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, now_s: float
-    ) -> None:
+    def wrote(self, sequence_id: SequenceId, num_tokens: int, now_s: float) -> None:
         """Note that a sequence has new tokens.
 
         Args:
             sequence_id: Whose.
-            num_drafted: Guesses in the frame that they come of.
             num_tokens: That came together, 1 or more.
             now_s: When, by the steady clock.
         """
@@ -189,9 +184,7 @@ class DraftDesk:
         before_s = self._wrote_s.get(sequence_id)
         self._wrote_s[sequence_id] = now_s
         if before_s is not None:
-            self._guessing.lengths.took_tokens(
-                sequence_id, num_drafted, num_tokens, now_s - before_s
-            )
+            self._guessing.lengths.took_tokens(sequence_id, num_tokens, now_s - before_s)
 
     @property
     def _patience_s(self) -> float:

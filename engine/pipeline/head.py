@@ -249,14 +249,13 @@ class Head:
         now_s = self._heard_s = time.monotonic()
         compute_us = peek_batch(frame).compute_us
         self._desk.answered(tokens, compute_us)
-        num_drawn = {row.sequence_id: len(row.token_ids) for row in tokens.rows}
         for sequence_id, token_ids in self._scheduler.apply(tokens):
             live = self._live.get(sequence_id)
             if live is None:
                 continue
             live.on_tokens(now_s, compute_us)
             if token_ids:
-                self._desk.wrote(sequence_id, num_drawn[sequence_id] - 1, len(token_ids), now_s)
+                self._desk.wrote(sequence_id, len(token_ids), now_s)
             if live.reply.ends_at(token_ids):
                 self._scheduler.finish(sequence_id)
             self._untold.append((live, token_ids))

@@ -10,6 +10,7 @@ reckoned is seen by the clock, and guesses that do not keep what they promise ar
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
 from engine.scheduler.acceptance import Acceptance
@@ -27,7 +28,7 @@ DRAFT_LENGTHS = (0, 1, 2, 3, 5, 7, 10, 15)
 _MAX_LENGTH = DRAFT_LENGTHS[-1]
 _FIRST_RATE = 0.6  # before anything is known; what a small draft model reaches on its first token
 _RATE_BY_DEPTH = 0.98  # and how it falls from one token to the next
-_FIRST_TRIALS = 2.0  # that counts for; soon forgotten
+_FIRST_TRIALS = 6.0  # that counts for; a few trials at some depth say little
 _PRIOR_TRIALS = 8.0  # what other sequences showed counts for so many of one's own
 _POOL_DECAY = 0.995
 _PRIORS_EVERY = 8  # drafts
@@ -52,6 +53,7 @@ class _Record:
     probe_after: int = _FIRST_PROBE_AFTER
     rates: list[float] | None = field(default=None)  # as of the last trial
     num_running: int = 1  # at the last choice
+    num_drafted: int = 0  # in the last frame that was answered
 
 
 class _RunningMean:
@@ -123,12 +125,13 @@ class DraftLength:
 
         Args:
             sequence_id: Whose.
-            num_drafted: Tokens that were sent as guesses; with 0 nothing happens.
+            num_drafted: Tokens that were sent as guesses; with 0, only that is noted.
             num_accepted: How many of them held.
         """
+        record = self._record(sequence_id)
+        record.num_drafted = num_drafted
         if not num_drafted:
             return
-        record = self._record(sequence_id)
         record.acceptance.observe(num_drafted, num_accepted)
         record.rates = None
         self._pool.observe(num_drafted, num_accepted)
@@ -171,21 +174,18 @@ class DraftLength:
         """
         self._draft_s.add(seconds / num_tokens)
 
-    def took_tokens(
-        self, sequence_id: SequenceId, num_drafted: int, num_tokens: int, seconds: float
-    ) -> None:
-        """Take how long a sequence's newest tokens took.
+    def took_tokens(self, sequence_id: SequenceId, num_tokens: int, seconds: float) -> None:
+        """Take how long a sequence's newest tokens took; what became of their drafts is known.
 
         Args:
             sequence_id: Whose.
-            num_drafted: Guesses in their frame.
             num_tokens: That came together, 1 or more.
             seconds: Since those before them.
         """
         record = self._records.get(sequence_id)
         if record is None:
             return
-        num_running = record.num_running
+        num_running, num_drafted = record.num_running, record.num_drafted
         speed = self._speed(num_drafted, self._rates(record), num_running, self._draft_s.value)
         pace = self._guessed_pace if num_drafted else self._plain_pace
         pace.add(num_tokens, seconds, num_running / speed)
@@ -219,12 +219,12 @@ class DraftLength:
         num_frames = min(round(circuit_s / stage_s), MAX_FRAMES) // num_groups
         if length and num_frames > 1:
             # While the chain holds, a frame's tokens come every ``frame_s``; a miss costs one
-            # circuit, and the frame that is in service when it is found out.
-            num_rows, rate = length + 1, rates[0]
+            # circuit. All of a frame hold, and the first of the next one, with chance ``held``.
+            num_rows = length + 1
             frame_s = max(num_groups * stage_s, circuit_s / num_frames, num_rows * draft_s)
-            mean_run = sum(rate**depth for depth in range(num_rows))  # (1 - a^s) / (1 - a)
-            token_s = (1 - rate) * (circuit_s + length * draft_s)
-            token_s += frame_s * rate**num_rows / mean_run
+            held = prod(rates[:num_rows])
+            token_s = (1 - held) * (circuit_s + length * draft_s) + held * frame_s
+            token_s /= _expected_tokens(length, rates)
             speed = max(speed, num_sequences * _STREAMING_SHARE / token_s)
         return speed
 

@@ -74,7 +74,7 @@ class DraftLengths(Protocol):
 
         Args:
             sequence_id: Whose.
-            num_drafted: Drafts behind the frame's first token, 1 or more.
+            num_drafted: Drafts behind the frame's first token, 0 or more.
             num_accepted: How many of them held; the next one, if any, did not.
         """
         ...

@@ -61,8 +61,7 @@ class Speculation:
             num_accepted: Those that held.
         """
         self._chosen.pop(sequence_id, None)
-        if num_drafted:
-            self._lengths.observe(sequence_id, num_drafted, num_accepted)
+        self._lengths.observe(sequence_id, num_drafted, num_accepted)
 
     def forget(self, sequence_id: SequenceId) -> None:
         """Drop what is known of a sequence that has ended; nothing happens for a stranger."""

@@ -137,7 +137,7 @@ def test_the_number_of_drafts_is_chosen_once_an_answer_and_told_what_became_of_i
     filled.drafts.wanted()
     answered(filled, filled.next_micro_batch(), a=(51, 60))
     assert lengths.chosen == [(A, 1)]
-    assert lengths.observed == [(A, 3, 1)]
+    assert lengths.observed == [(A, 0, 0), (A, 3, 1)]
     filled.drafts.wanted()
     assert lengths.chosen == [(A, 1), (A, 1)]
     filled.finish(A)
