@@ -9,7 +9,6 @@ cost as much as the measured ones let expect.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,6 @@ WIDE_ROWS = (64, 256)
 _NUM_PASSES = 3  # of each; the first one prepares what the device keeps for the shape
 _NUM_WIDE_PASSES = 2
 _PAST_TOKENS = 32
-_BY_ROWS = attrgetter("rows")
 _SEQUENCE = SequenceId(2**32 - 1)  # no head gives it out
 
 
@@ -47,31 +45,39 @@ def measure_row_times(
         Rows and the seconds of their fastest pass, in ascending order; rows that the device
         refuses are left out.
     """
-    measured: list[RowTime] = []
+    measured: dict[int, float] = {}
     try:
         _run(stage, 0, _PAST_TOKENS)
-        began_s = now_s()  # a stage's very first pass prepares much, and takes as long as it takes
-        for num_rows in ROWS:
-            if now_s() - began_s >= budget_s:
-                break
-            measured.append(RowTime(num_rows, _fastest_s(stage, num_rows, now_s, _NUM_PASSES)))
+        # A stage's very first pass prepares much, and takes as long as it takes.
+        ends_s = now_s() + budget_s
+        _measure_few(stage, measured, now_s, ends_s)
         for num_rows in WIDE_ROWS:
-            left_s = budget_s - (now_s() - began_s)
-            if not measured or _expected_s(measured, num_rows) > left_s:
+            if not measured or _expected_s(measured, num_rows) > ends_s - now_s():
                 break
-            seconds = _fastest_s(stage, num_rows, now_s, _NUM_WIDE_PASSES)
-            measured.append(RowTime(num_rows, seconds))
+            measured[num_rows] = _fastest_s(stage, num_rows, now_s, _NUM_WIDE_PASSES)
+        # What disturbs is seldom there twice, and one number that seems dear is never tried.
+        _measure_few(stage, measured, now_s, ends_s)
     except DaisyError:
         pass  # what it can't run is not sent to it either
     finally:
         stage.release(_SEQUENCE)
-    return tuple(sorted(measured, key=_BY_ROWS))
+    return tuple(RowTime(rows, seconds) for rows, seconds in sorted(measured.items()))
 
 
-def _expected_s(measured: list[RowTime], num_rows: int) -> float:
+def _measure_few(
+    stage: Stage, measured: dict[int, float], now_s: Callable[[], float], ends_s: float
+) -> None:
+    for num_rows in ROWS:
+        if now_s() >= ends_s:
+            break
+        seconds = _fastest_s(stage, num_rows, now_s, _NUM_PASSES)
+        measured[num_rows] = min(seconds, measured.get(num_rows, seconds))
+
+
+def _expected_s(measured: dict[int, float], num_rows: int) -> float:
     """Return what the passes of a wide number take if all of its rows cost what others did."""
-    widest = max(measured, key=_BY_ROWS)
-    return _NUM_WIDE_PASSES * widest.seconds * num_rows / widest.rows
+    widest = max(measured)
+    return _NUM_WIDE_PASSES * measured[widest] * num_rows / widest
 
 
 def _fastest_s(stage: Stage, num_rows: int, now_s: Callable[[], float], num_passes: int) -> float:
