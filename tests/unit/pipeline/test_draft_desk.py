@@ -31,7 +31,7 @@ class Lengths(FixedDraftLength):
 
     def __init__(self):
         super().__init__(3, 99)
-        self.circuits, self.drafts = [], []
+        self.circuits, self.drafts, self.tokens = [], [], []
 
     def took_circuit(self, num_rows, circuit_s, compute_s):
         self.circuits.append((num_rows, compute_s))
@@ -39,6 +39,11 @@ class Lengths(FixedDraftLength):
 
     def took_draft(self, num_tokens, seconds):
         self.drafts.append(num_tokens)
+        assert seconds >= 0
+
+    def took_tokens(self, sequence_id, num_tokens, seconds):
+        assert sequence_id == 1
+        self.tokens.append(num_tokens)
         assert seconds >= 0
 
 
@@ -124,6 +129,14 @@ def test_guesses_that_hold_save_frames(chat_text, num_stages):
     assert set(lengths.drafts) <= {1, 2, 3, 4}
     assert lengths.circuits
     assert drafter.closed == [1]
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_tokens_are_timed_as_they_come(chat_text, is_right):
+    """All but the first, which took what the prompt took; drafts may go past the end."""
+    _, _, lengths = ask(chat_text, Drafter(is_right=is_right))
+    assert len(LINE) - 1 <= sum(lengths.tokens) <= len(LINE) - 1 + 3
+    assert (max(lengths.tokens) > 1) == is_right
 
 
 @pytest.mark.parametrize("num_stages", [1, 2])
