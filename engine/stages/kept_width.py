@@ -79,10 +79,13 @@ class KeptWidth:
         return sum(map(self._pass_s, computed)) + num_changes * self._change.value
 
     def _pass_s(self, num_rows: int) -> float:
-        """Return what a number of rows takes that came of late."""
+        """Return what a number of rows takes that came of late.
+
+        One that was filled up whenever it came is taken to cost nothing, and so is tried.
+        """
         if self._alike[num_rows].num:
             return self._alike[num_rows].value
-        return self._changed[num_rows].value - self._change.value
+        return max(self._changed[num_rows].value - self._change.value, 0.0)
 
     def took(self, num_rows: int, seconds: float) -> None:
         """Take how long a pass was.
