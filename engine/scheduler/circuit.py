@@ -70,6 +70,7 @@ class Circuit:
         num_rows, sent_s = self._sent.pop(batch_id, (0, 0.0))
         if not 0 < num_rows <= _MAX_ROWS or compute_s <= 0.0:
             return None
+        compute_s = min(compute_s, now_s - sent_s)  # whatever other PCs say
         self._link_s.append(max(now_s - sent_s - compute_s, 0.0))
         self._compute_s.append(compute_s)
         return Lap(num_rows, compute_s + min(self._link_s), compute_s)

@@ -52,7 +52,8 @@ class _Record:
     num_silent: int = 0  # choices of 0 since its last guess
     probe_after: int = _FIRST_PROBE_AFTER
     rates: list[float] | None = field(default=None)  # as of the last trial
-    num_running: int = 1  # at the last choice
+    length: int = 0  # of the last choice
+    num_running: int = 0  # at it; 0 before any
     num_drafted: int = 0  # in the last frame that was answered
 
 
@@ -110,15 +111,16 @@ class DraftLength:
         rates = self._rates(record)
         record.num_running = num_running
         self._num_plain_rows = -(-num_running // self._num_stages)
-        length = self._best(rates, num_running, self._draft_s.value)
-        if length:
-            return length
+        record.length = self._best(rates, num_running, self._draft_s.value)
+        if record.length:
+            return record.length
         self._guessed_pace.fade()
         record.num_silent += 1
-        if record.num_silent < record.probe_after:
-            return 0
-        # What guessing costs is learned by guessing only: it does not keep from trying.
-        return int(self._best([_BEST_RATE] * _MAX_LENGTH, num_running, draft_s=0.0) > 0)
+        if record.num_silent >= record.probe_after:
+            # What guessing costs is learned by guessing only: it does not keep from trying.
+            best = self._best([_BEST_RATE] * _MAX_LENGTH, num_running, draft_s=0.0)
+            record.length = int(best > 0)
+        return record.length
 
     def observe(self, sequence_id: SequenceId, num_drafted: int, num_accepted: int) -> None:
         """Take what became of a draft.
@@ -128,10 +130,12 @@ class DraftLength:
             num_drafted: Tokens that were sent as guesses; with 0, only that is noted.
             num_accepted: How many of them held.
         """
+        if not num_drafted:
+            if sequence_id in self._records:
+                self._records[sequence_id].num_drafted = 0
+            return
         record = self._record(sequence_id)
         record.num_drafted = num_drafted
-        if not num_drafted:
-            return
         record.acceptance.observe(num_drafted, num_accepted)
         record.rates = None
         self._pool.observe(num_drafted, num_accepted)
@@ -155,6 +159,8 @@ class DraftLength:
             circuit_s: From its leaving the head to its answer.
             compute_s: How long the stages computed of that.
         """
+        if compute_s <= 0.0:
+            return
         self._link_s.add(max(circuit_s - compute_s, 0.0))
         if num_rows <= self._num_plain_rows:
             self._compute_s.add(compute_s / self._costs.cost(num_rows))
@@ -183,9 +189,11 @@ class DraftLength:
             seconds: Since those before them.
         """
         record = self._records.get(sequence_id)
-        if record is None:
+        if record is None or not record.num_running:
             return
         num_running, num_drafted = record.num_running, record.num_drafted
+        if not num_drafted and any(other.length for other in self._records.values()):
+            return  # others' guesses may have been in its frame, and say nothing of plain ones
         speed = self._speed(num_drafted, self._rates(record), num_running, self._draft_s.value)
         pace = self._guessed_pace if num_drafted else self._plain_pace
         pace.add(num_tokens, seconds, num_running / speed)

@@ -18,6 +18,7 @@ MAX_WIDTH = 16  # rows: a token with the longest draft
 _RECENT = 24  # frames
 _CHOSEN_EVERY = 8  # frames
 _MIN_CHANGES = 3  # that were timed
+_KNOWN_FOR = 240  # frames; a PC may have been busy when a number was timed
 _TRIED = 2  # frames in a row: the second one tells what the number costs without a change
 
 
@@ -39,6 +40,8 @@ class KeptWidth:
         self._alike: defaultdict[int, TypicalTime] = defaultdict(TypicalTime)
         self._changed: defaultdict[int, TypicalTime] = defaultdict(TypicalTime)
         self._change = TypicalTime()
+        self._num_passes = 0
+        self._timed: dict[int, int] = {}  # the last pass with each number of rows
 
     def choose(self, num_rows: int) -> int:
         """Return how many rows to compute for a frame of decodes.
@@ -63,6 +66,11 @@ class KeptWidth:
         return max(wanted, self._floor)
 
     def _choose_floor(self) -> None:
+        for num_rows, number in list(self._timed.items()):
+            if self._num_passes - number > _KNOWN_FOR:
+                del self._timed[num_rows]
+                self._alike.pop(num_rows, None)
+                self._changed.pop(num_rows, None)
         floors = sorted(set(self._recent))
         self._floor = self._least_rows
         if len(floors) == 1:
@@ -95,8 +103,10 @@ class KeptWidth:
             seconds: Of the device.
         """
         is_change, self._last = num_rows != self._last, num_rows
+        self._num_passes += 1
         if num_rows > MAX_WIDTH:
             return
+        self._timed[num_rows] = self._num_passes
         if not is_change:
             self._alike[num_rows].add(seconds)
             return

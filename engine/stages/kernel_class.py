@@ -12,7 +12,8 @@ the same token decoded with drafts behind it or with neighbours. Two ways keep t
   nothing where there are many users, and a prompt read again may differ in the last bits.
 
 Whichever it is, no matrix is multiplied by one row: rows are filled up in a block that nobody
-reads. Pure.
+reads. And with as many threads as a pass has sequences or more, the device attends to single rows
+in another way than beside a sequence of several; there always is one of several, then. Pure.
 """
 
 from __future__ import annotations
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 2  # of a matrix that is multiplied
 _NOBODY = SequenceId(2**32 - 1)  # no head gives it out
+
+
+def num_fillers(num_threads: int) -> int:
+    """Return how many rows are put behind those of every pass whose rows are apart, at least.
+
+    Args:
+        num_threads: Of the device. It attends in one way where a pass has as many sequences as
+            threads, or one of several rows; in another way elsewhere.
+    """
+    return 0 if num_threads <= LEAST_ROWS else 2
 
 
 class Widened(NamedTuple):

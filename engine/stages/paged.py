@@ -18,7 +18,13 @@ from engine.domain import StageDescription
 from engine.errors import CompileError, InferenceError, KVCacheFullError
 from engine.stages.batch_arrays import check_batch, check_finite, logits_rows
 from engine.stages.blocks import KVBlocks
-from engine.stages.compilation import compile_options, compile_shard, last_line, read_shard
+from engine.stages.compilation import (
+    compile_options,
+    compile_shard,
+    effective_threads,
+    last_line,
+    read_shard,
+)
 from engine.stages.fusion_count import check_fusion, count_paged
 from engine.stages.kept_width import KeptWidth
 from engine.stages.kernel_class import (
@@ -27,6 +33,7 @@ from engine.stages.kernel_class import (
     Widened,
     apart,
     filled,
+    num_fillers,
     widened,
 )
 from engine.stages.paged_graph import make_paged
@@ -55,6 +62,7 @@ class PagedStage:
         description: StageDescription,
         *,
         rows_alike: bool,
+        num_threads: int,
     ) -> None:
         """Take an infer request whose caches are set; ``load_paged`` makes one.
 
@@ -63,6 +71,7 @@ class PagedStage:
             blocks: One fewer than the caches have.
             description: Of the stage.
             rows_alike: Whether a row must not depend on how many are computed beside it.
+            num_threads: Of the device.
         """
         self.description = description
         self._request = request
@@ -70,6 +79,7 @@ class PagedStage:
         self._inputs = PagedInputs(request, description.hidden_size)
         self._least_rows = LEAST_ROWS if rows_alike else 1
         self._is_apart = rows_alike and description.mode == "fast"
+        self._num_fillers = num_fillers(num_threads) if self._is_apart else 0
         # What another number of rows costs is known of the CPU.
         self._width = KeptWidth(self._least_rows) if description.device == "CPU" else None
         self._row_width = None if description.is_first else description.hidden_size
@@ -149,7 +159,7 @@ class PagedStage:
         laid = Subsequences(batch, [self._blocks.table(s.sequence_id) for s in batch.steps])
         if self._is_apart:
             laid = apart(laid, self._blocks.block_tokens)
-        num_rows = max(len(batch.token_ids), self._least_rows)
+        num_rows = max(len(batch.token_ids) + self._num_fillers, self._least_rows)
         if self._width is not None and all(s.num_logits for s in batch.steps):
             num_rows = self._width.choose(num_rows)
         return filled(laid, num_rows, self._blocks.num_blocks)
@@ -227,7 +237,13 @@ def load_paged(core: ov.Core, request: LoadShard) -> PagedStage:
     blocks = KVBlocks(num_blocks, caches.block_tokens, caches.block_bytes)
     # What is known of kernels is known of the CPU; exact mode keeps to it everywhere.
     rows_alike = request.mode == "exact" or (request.rows_alike and request.device == "CPU")
-    return PagedStage(infer_request, blocks, description, rows_alike=rows_alike)
+    return PagedStage(
+        infer_request,
+        blocks,
+        description,
+        rows_alike=rows_alike,
+        num_threads=effective_threads(request.num_threads),
+    )
 
 
 class _Caches:

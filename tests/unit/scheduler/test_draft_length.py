@@ -110,6 +110,27 @@ def test_guesses_that_were_given_up_are_tried_again():
     assert min(chosen[-20:]) > 3
 
 
+def test_guesses_that_slow_others_down_are_given_up():
+    """Seven that are not guessed are answered in the same frames, and slower for it."""
+    lengths, chosen = lengths_of("wide"), []
+    for _ in range(300):
+        chosen.append(length := lengths.choose(A, 8))
+        lengths.observe(A, length, length // 2)
+        everybody_s = ONE_ROW_S * (1 + length)
+        lengths.took_tokens(A, length // 2 + 1, everybody_s)
+        for other in range(7):
+            lengths.observe(SequenceId(10 + other), 0, 0)
+            lengths.took_tokens(SequenceId(10 + other), 1, everybody_s)
+    assert chosen[-100:].count(0) > 80
+
+
+def test_times_that_cannot_be_are_not_counted():
+    lengths = lengths_of("f32")
+    lengths.took_circuit(1, 0.0, 0.0)
+    lengths.took_tokens(A, 3, 1.0)
+    assert settled(lengths, 0.7) == 3
+
+
 @pytest.mark.parametrize("rate", [0.7, 0.9])
 @pytest.mark.parametrize("kind", ["bf16", "f32", "wide"])
 def test_a_pc_that_is_slow_altogether_goes_on_guessing(kind, rate):

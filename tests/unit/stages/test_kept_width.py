@@ -76,6 +76,19 @@ def test_where_changes_cost_nothing_nothing_is_filled_up_for_long():
     assert computed[-40:] == [4, 2] * 20
 
 
+def test_what_was_learned_while_the_pc_was_busy_is_forgotten():
+    """Rows that were dear then are tried again."""
+    rng, width, device = random.Random(3), KeptWidth(2), Device(slope_s=0.01)  # noqa: S311
+    frames = [rng.choice((2, 3, 4, 6, 8)) for _ in range(4000)]
+    computed = []
+    for number, wanted in enumerate(frames):
+        computed.append(num_rows := width.choose(wanted))
+        busy = rng.uniform(2.0, 4.0) if number < 200 else 1.0
+        width.took(num_rows, busy * device.run(num_rows))
+    wasted = sum(computed[-1000:]) - sum(frames[-1000:])
+    assert wasted < 100
+
+
 @pytest.mark.parametrize("num_rows", [MAX_WIDTH + 1, 40, 256])
 def test_a_wide_frame_is_computed_as_it_is_and_nothing_is_filled_up_to_it(num_rows):
     width = learnt()

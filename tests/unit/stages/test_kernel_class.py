@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engine.domain import MicroBatch, SequenceId
-from engine.stages.kernel_class import Subsequences, apart, filled, widened
+from engine.stages.kernel_class import Subsequences, apart, filled, num_fillers, widened
 from engine.stages.loading import load_stage
 from tests.unit.stages.running import PROMPTS, batch, whole
 
@@ -95,6 +95,35 @@ def test_a_token_has_the_same_logits_alone_with_drafts_and_with_neighbours(name,
     beside = stage.run(batch((3, 0, [7] * 33, 1), (1, past + 4, ids[4:6], 2)))
     assert np.array_equal(beside[1:], alone[4:6])
     assert stage.kv_usage().num_sequences == 3
+
+
+@pytest.mark.parametrize(("num_threads", "least"), [(1, 0), (2, 0), (3, 2), (8, 2), (64, 2)])
+def test_with_many_threads_every_pass_has_a_sequence_of_several_rows(num_threads, least):
+    """Seen with eight: without one, a lone token is attended to by a kernel of its own."""
+    assert num_fillers(num_threads) == least
+
+
+def test_rows_that_many_threads_need_are_in_every_pass_and_change_none(monkeypatch):
+    """Tokens alone, drafts, beside others, and prompts of a row."""
+    stage = load_stage(whole("llama", "paged", max_tokens=256, mode="fast", rows_alike=True))
+    stage.run(batch((1, 0, PROMPTS[1], 1)))
+    past, ids = len(PROMPTS[1]), [5, 6, 7, 8]
+    expected = stage.run(batch((1, past, ids, 4))).copy()
+    monkeypatch.setattr(stage, "_num_fillers", num_fillers(8))
+    passes, write = [], stage._inputs.write
+
+    def written(laid, tables, rows):
+        passes.append([step.num_tokens for step in laid.steps])
+        write(laid, tables, rows)
+
+    monkeypatch.setattr(stage._inputs, "write", written)
+    for number, token_id in enumerate(ids):
+        rows = stage.run(batch((1, past + number, [token_id], 1), (2, number, [3], 0)))
+        assert np.array_equal(rows[0], expected[number])
+    assert np.array_equal(stage.run(batch((1, past, ids, 4))), expected)
+    assert np.array_equal(stage.run(batch((1, past, ids[:1], 1)))[0], expected[0])
+    stage.run(batch((3, 0, [9], 1)))
+    assert all(max(rows) >= 2 for rows in passes)
 
 
 def test_what_a_batch_is_filled_up_with_changes_no_row(monkeypatch):
