@@ -252,7 +252,7 @@ def _add_sampling(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--no-speculation",
         action="store_true",
-        help="do not guess ahead; with --exact the answer is the same, token for token",
+        help="do not guess ahead; with --exact, and on paged CPU stages, the answer is the same",
     )
     command.add_argument("--ignore-eos", action="store_true", help=argparse.SUPPRESS)
     for name, kind, text in _SAMPLING_OPTIONS:
