@@ -192,8 +192,9 @@ class DraftLength:
         if record is None or not record.num_running:
             return
         num_running, num_drafted = record.num_running, record.num_drafted
-        if not num_drafted and any(other.length for other in self._records.values()):
-            return  # others' guesses may have been in its frame, and say nothing of plain ones
+        others = (other for other in self._records.values() if other is not record)
+        if not num_drafted and any(other.length for other in others):
+            return  # their guesses may have been in its frame, which was no plain one then
         speed = self._speed(num_drafted, self._rates(record), num_running, self._draft_s.value)
         pace = self._guessed_pace if num_drafted else self._plain_pace
         pace.add(num_tokens, seconds, num_running / speed)

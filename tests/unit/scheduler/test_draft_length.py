@@ -124,6 +124,19 @@ def test_guesses_that_slow_others_down_are_given_up():
     assert chosen[-100:].count(0) > 80
 
 
+def test_tokens_beside_guessed_ones_say_nothing_of_plain_ones():
+    """They are as slow as the guesses in their frames make them, which is no excuse for those."""
+    lengths = lengths_of("wide")
+    assert lengths.choose(A, 2)
+    assert lengths.choose(B, 2)
+    for _ in range(200):
+        lengths.observe(B, 0, 0)
+        lengths.took_tokens(B, 1, 10 * ONE_ROW_S)
+        lengths.observe(A, 7, 3)
+        lengths.took_tokens(A, 4, 10 * ONE_ROW_S)
+    assert not lengths.choose(A, 2)
+
+
 def test_times_that_cannot_be_are_not_counted():
     lengths = lengths_of("f32")
     lengths.took_circuit(1, 0.0, 0.0)
